@@ -1,0 +1,16 @@
+"""What every test gets; the plug-ins in `_plugins` say how."""
+
+import hypothesis
+
+pytest_plugins = [
+    "_plugins.blocking",
+    "_plugins.isolation",
+    "_plugins.leaks",
+    "_plugins.parts",
+    "_plugins.pythons",
+    "pytester",
+]
+
+# A busy machine is no failure: a test's own time limit is the bound.
+hypothesis.settings.register_profile("hermes", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("hermes")
