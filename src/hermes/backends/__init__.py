@@ -1,0 +1,112 @@
+"""The backends, by name. Each is imported only when it is chosen.
+
+A third party adds one with an entry point::
+
+    [project.entry-points."hermes.backends"]
+    mars = "hermes_mars:MarsBackend"
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from hermes.errors import ConfigError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from .base import Backend
+
+__all__ = ["ENTRY_POINTS", "TABLE", "Entry", "load", "names"]
+
+ENTRY_POINTS = "hermes.backends"
+
+
+class Entry(NamedTuple):
+    """Where a backend of our own is: module below this package, class, and the extra it needs, if any."""
+
+    module: str
+    attribute: str
+    extra: str | None = None
+
+
+TABLE: dict[str, Entry] = {
+    "local": Entry("local", "LocalBackend"),
+}
+
+
+def names() -> list[str]:
+    """Return the names of all backends that are installed, our own first."""
+    return [*TABLE, *sorted(name for name in _entry_points() if name not in TABLE)]
+
+
+def load(name: str) -> type[Backend]:
+    """Return the backend class of that name.
+
+    Our own names cannot be taken over by an entry point.
+
+    :raises ConfigError: no such backend (``backend_unknown``), its extra is not installed
+        (``extra_missing``), or what is installed under that name is no backend
+    """
+    entry = TABLE.get(name)
+    if entry is not None:
+        try:
+            module = importlib.import_module(f"{__name__}.{entry.module}")
+        except ImportError as error:
+            # Without an extra, or from our own code, a failing import is a fault and not a missing package.
+            if entry.extra is None or (error.name or "").partition(".")[0] == "hermes":
+                raise
+            raise ConfigError(
+                f"the {name} backend needs a package that is not installed: {error.name or error}",
+                code="extra_missing",
+                hint=f"Install it with: pip install 'hermes-places[{entry.extra}]'",
+                context={"backend": name, "extra": entry.extra},
+            ) from error
+        return _checked(name, getattr(module, entry.attribute), f"{module.__name__}:{entry.attribute}")
+
+    points = _entry_points()
+    if name not in points:
+        raise _unknown(name, [*TABLE, *sorted(points)])
+    point = points[name]
+    try:
+        found = point.load()
+    except Exception as error:
+        raise ConfigError(
+            f"the {name} backend is installed but cannot be loaded from {point.value}: {error!r}",
+            hint="Reinstall or update the package that provides it.",
+            context={"backend": name, "entry_point": point.value},
+        ) from error
+    return _checked(name, found, point.value)
+
+
+def _entry_points() -> dict[str, EntryPoint]:
+    # Reading the metadata of everything installed takes tens of milliseconds: never done for our own
+    # backends.
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def _checked(name: str, found: object, where: str) -> type[Backend]:
+    from .base import Backend
+
+    if not (isinstance(found, type) and issubclass(found, Backend)):
+        raise ConfigError(
+            f"{where}, registered as the {name} backend, is not a subclass of hermes.backends.base.Backend",
+            context={"backend": name},
+        )
+    return found
+
+
+def _unknown(name: str, known: list[str]) -> ConfigError:
+    import difflib
+
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    suggestion = f"Did you mean '{near[0]}'? " if near else ""
+    return ConfigError(
+        f"there is no backend '{name[:80]}'; nothing was started",
+        code="backend_unknown",
+        hint=f"{suggestion}Installed here: {', '.join(known)}.",
+        context={"backend": name, "known": known},
+    )

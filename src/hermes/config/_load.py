@@ -1,0 +1,182 @@
+"""Reading and checking the configuration, layer upon layer."""
+
+from __future__ import annotations
+
+import os
+import types
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from hermes.errors import ConfigError
+
+from ._schema import Config
+from ._source import read_yaml, type_name
+from ._units import home, parse_duration, parse_size
+
+ENVIRONMENT = {
+    "HERMES_SANDBOX": "sandbox",
+    "HERMES_WORKSPACE": "workspace",
+    "HERMES_TIMEOUT": "timeout",
+    "HERMES_APPROVALS": "approvals.mode",
+    "HERMES_OUTPUT_LIMIT": "output.limit",
+    "HERMES_LOCAL_PYTHON": "local.python",
+}
+"""Environment variable to configuration key. An empty variable counts as unset."""
+
+_FOREIGN = """
+    _config_version agent attachments auxiliary bedrock browser checkpoints code_execution command_allowlist
+    compression context cron custom_providers dashboard database delegation discord display
+    fallback_model fallback_providers file_read_max_chars gateway goals group_sessions_per_user honcho hooks
+    human_delay kanban logging lsp matrix mcp_servers memory model model_aliases model_catalog network_proxy
+    onboarding openrouter paste_collapse_threshold personalities platform_toolsets platforms plugins
+    prefill_messages_file privacy prompt_caching providers quick_commands runtime secrets security
+    session_reset sessions signal skills slack smart_model_routing streaming stt telegram terminal timezone
+    tool_loop_guardrails tool_output tools toolsets tts unauthorized_dm_behavior updates voice web whatsapp
+"""
+FOREIGN = frozenset(_FOREIGN.split())
+"""Top-level keys of hermes-agent, which keeps its settings in a file of the same name."""
+
+Where = Callable[[tuple[str, ...]], str]
+
+
+def load(overrides: Mapping[str, Any] | None = None) -> Config:
+    """Return the configuration: overrides over the environment over config.yaml over the defaults.
+
+    :param overrides: nested, or with dotted keys such as ``output.limit``; values as in the file
+    :raises ConfigError: a key that does not exist, a value that cannot be, or a file that cannot be read
+    """
+    path = home() / "config.yaml"
+    data, lines = read_yaml(path)
+    foreign = tuple(key for key in data if key in FOREIGN and key not in _hints(Config))
+    data = {key: value for key, value in data.items() if key not in foreign}
+
+    def in_file(at: tuple[str, ...]) -> str:
+        line = lines.get(at)
+        return f"{path}:{line}" if line else str(path)
+
+    variables = {name: os.environ[name] for name in ENVIRONMENT if os.environ.get(name)}
+    by_key = {ENVIRONMENT[name]: name for name in variables}
+
+    def in_environment(at: tuple[str, ...]) -> str:
+        return f"environment variable {by_key.get('.'.join(at), '')}".strip()
+
+    def in_overrides(at: tuple[str, ...]) -> str:
+        return f"option {'.'.join(at)}"
+
+    settled: dict[str, Any] = {}
+    for layer, where in (
+        (data, in_file),
+        (_nested({ENVIRONMENT[name]: value for name, value in variables.items()}), in_environment),
+        (_nested(overrides or {}), in_overrides),
+    ):
+        _merge(settled, _section(layer, Config, (), where))
+    config = msgspec.convert(settled, Config)
+    return msgspec.structs.replace(config, foreign=foreign)
+
+
+def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in flat.items():
+        *sections, last = str(key).split(".")
+        target = result
+        for section in sections:
+            inner = target.setdefault(section, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"option {key}: '{section}' was also given as a plain value")
+            target = inner
+        if isinstance(value, Mapping) and isinstance(target.get(last), dict):
+            _merge(target[last], dict(value))
+        else:
+            target[last] = dict(value) if isinstance(value, Mapping) else value
+    return result
+
+
+def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> None:
+    for key, value in over.items():
+        if isinstance(value, Mapping) and isinstance(base.get(key), dict):
+            _merge(base[key], value)
+        else:
+            base[key] = value
+
+
+def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
+    return {k: v for k, v in get_type_hints(kind, include_extras=True).items() if k != "foreign"}
+
+
+def _section(
+    data: Mapping[str, Any], kind: type[msgspec.Struct], at: tuple[str, ...], where: Where
+) -> dict[str, Any]:
+    """Check one section against its struct, and return it with every value as the struct wants it."""
+    hints = _hints(kind)
+    result: dict[str, Any] = {}
+    for key, value in data.items():
+        here = (*at, key)
+        if key not in hints:
+            raise _unknown(here, [".".join((*at, name)) for name in hints], where(here))
+        wanted = hints[key]
+        if isinstance(wanted, type) and issubclass(wanted, msgspec.Struct):
+            # A section whose lines are all commented out reads as nothing.
+            if value is not None and not isinstance(value, Mapping):
+                raise _wrong(here, f"expected a section, found {type_name(value)}", where(here))
+            result[key] = _section(value or {}, wanted, here, where)
+        else:
+            result[key] = _value(value, wanted, here, where)
+    return result
+
+
+def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
+    options = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
+    if value is None and type(None) in options:
+        return None
+    main = next(option for option in options if option is not type(None))
+    title = None
+    if get_origin(main) is Annotated:
+        title = next((m.title for m in get_args(main)[1:] if isinstance(m, msgspec.Meta)), None)
+    if title and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+        if type(None) in options and str(value).strip().lower() in ("none", "null"):
+            return None
+        try:
+            value = parse_duration(value) if title == "duration" else parse_size(value)
+        except (ValueError, OverflowError) as error:
+            raise _wrong(at, str(error), where(at)) from None
+        if value == 0 and type(None) in options:
+            raise _wrong(at, "must be more than 0; 'none' stands for no limit", where(at))
+    try:
+        return msgspec.convert(value, main)
+    except msgspec.ValidationError:
+        raise _wrong(at, f"expected {_expected(main, title)}, found {_shown(value)}", where(at)) from None
+
+
+def _expected(wanted: Any, title: str | None) -> str:
+    if title == "duration":
+        return "a duration such as 30s or 10m"
+    if title == "size":
+        return "a size such as 64k or 1g"
+    if get_origin(wanted) is Literal:
+        return "one of " + ", ".join(str(choice) for choice in get_args(wanted))
+    return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(
+        wanted, str(wanted)
+    )
+
+
+def _shown(value: Any) -> str:
+    # A value is shown only when it is short: a long one is likely in the wrong place, and may be a secret.
+    if isinstance(value, (str, int, float)) and not isinstance(value, bool) and len(str(value)) <= 20:
+        return f"'{value}'"
+    return type_name(value)
+
+
+def _unknown(at: tuple[str, ...], known: list[str], where: str) -> ConfigError:
+    import difflib
+
+    key = ".".join(at)
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    hint = f"Did you mean '{near[0]}'?" if near else "Known here: " + ", ".join(sorted(known))
+    return ConfigError(f"{where}: unknown key '{key}'", hint=hint, context={"key": key, "where": where})
+
+
+def _wrong(at: tuple[str, ...], what: str, where: str) -> ConfigError:
+    key = ".".join(at)
+    return ConfigError(f"{where}: {key}: {what}", context={"key": key, "where": where})

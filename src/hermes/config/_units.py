@@ -1,0 +1,71 @@
+"""Small things that configuration is made of: the home directory, durations and sizes."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from pathlib import Path
+
+from hermes.errors import ConfigError
+
+_DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.ASCII)
+
+
+def home() -> Path:
+    """Return the directory that holds configuration and state, which need not exist.
+
+    ``HERMES_HOME`` when it is set and not empty, otherwise ``~/.hermes``.
+
+    :raises ConfigError: neither can be told
+    """
+    named = os.environ.get("HERMES_HOME")
+    if named:
+        return Path(os.path.abspath(os.path.expanduser(named)))
+    try:
+        return Path.home() / ".hermes"
+    except RuntimeError as error:
+        raise ConfigError(
+            "this user has no home directory, so there is no place for hermes's files",
+            hint="set HERMES_HOME to a directory of your own",
+        ) from error
+
+
+def parse_duration(value: float | str) -> float:
+    """Return seconds from a number, or from text such as ``90``, ``1.5s``, ``10m`` or ``1h30m``.
+
+    :raises ValueError: it is neither, or is negative or not finite
+    """
+    if isinstance(value, str):
+        text = value.strip().lower()
+        try:
+            seconds = float(text)
+        except ValueError:
+            if not text or _DURATION.sub("", text).strip():
+                raise ValueError(f"'{value}' is not a duration such as 90, 30s, 10m, 24h or 7d") from None
+            seconds = sum(float(n) * _DURATION_UNITS[unit] for n, unit in _DURATION.findall(text))
+    else:
+        seconds = float(value)
+    if not math.isfinite(seconds) or seconds < 0:
+        raise ValueError(f"'{value}' is not a duration: it must be 0 or more")
+    return seconds
+
+
+def parse_size(value: float | str) -> int:
+    """Return bytes from a whole number, or from text such as ``4096``, ``64k``, ``1.5 MiB`` or ``1g``.
+
+    Units are powers of 1024.
+
+    :raises ValueError: it is neither, or is negative
+    """
+    if isinstance(value, str):
+        found = _SIZE.fullmatch(value.strip().lower())
+        if found is None:
+            raise ValueError(f"'{value}' is not a size such as 4096, 64k, 1.5m or 1g")
+        return int(float(found[1]) * _SIZE_UNITS[found[2]])
+    if not math.isfinite(value) or value != int(value) or value < 0:
+        raise ValueError(f"'{value}' is not a size: it must be a whole number of bytes, 0 or more")
+    return int(value)
