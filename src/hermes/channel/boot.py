@@ -1,0 +1,223 @@
+"""The guest's way into a place: packed into one payload and read there by a first stage over stdio.
+
+The first stage is a line of Python on the command line. It reads an exact number of bytes, so the
+stream stays usable for frames, and hands over to :mod:`hermes.guest.main`, which announces itself
+after a marker; banners and other noise before it are skipped.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import functools
+import graphlib
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes.errors import BackendError, SandboxGone
+
+if TYPE_CHECKING:
+    from hermes.backends.base import Backend, ByteChannel
+
+MARKER = b"HERMES-GUEST "
+MAX_NOISE = 1 << 20
+
+GUEST = Path(__file__).parent.parent / "guest"
+TYPES = frozenset({"Callable", "Dict", "List", "Optional", "Sequence", "Set", "Tuple", "Union"})
+
+STAGE = """import os,sys,json,types,zlib
+d=b''
+while len(d)<{size}:
+ c=os.read(0,{size}-len(d))
+ if not c:sys.exit(1)
+ d+=c
+o,m=json.loads(zlib.decompress(d).decode())
+p=types.ModuleType('hermes_guest');p.__path__=[];sys.modules['hermes_guest']=p
+for n,s in m:
+ q='hermes_guest.'+n;t=types.ModuleType(q);t.__package__='hermes_guest';sys.modules[q]=t;setattr(p,n,t)
+ exec(compile(s,q,'exec'),t.__dict__)
+t.main(o)"""
+
+
+class _Strip(ast.NodeTransformer):
+    """Take out what only people and type checkers read."""
+
+    def _body(self, node: Any) -> Any:
+        self.generic_visit(node)
+        first = node.body[0] if node.body else None
+        if (
+            isinstance(first, ast.Expr)
+            and isinstance(first.value, ast.Constant)
+            and isinstance(first.value.value, str)
+        ):
+            node.body = node.body[1:]
+        node.body = node.body or [ast.Pass()]
+        return node
+
+    visit_Module = visit_ClassDef = _body
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        node.returns = None
+        return self._body(node)
+
+    def visit_arg(self, node: ast.arg) -> Any:
+        node.annotation = None
+        return node
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        if (
+            isinstance(node.value, ast.Subscript)
+            and isinstance(node.value.value, ast.Name)
+            and node.value.value.id in TYPES
+        ):
+            node.value = ast.Constant(None)  # an alias for annotations
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> Any:
+        if node.value is None:
+            return None
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> Any:
+        return None if node.module == "typing" else node
+
+
+def strip(tree: ast.Module) -> str:
+    """Return Python source without comments, docstrings, annotations and imports from typing."""
+    return ast.unparse(_Strip().visit(tree))
+
+
+@functools.cache
+def modules() -> list[tuple[str, str]]:
+    """Return the guest's modules, by name and stripped source, each after those that it imports."""
+    trees = {path.stem: ast.parse(path.read_text("utf-8")) for path in sorted(GUEST.glob("*.py"))}
+    del trees["__init__"]
+    order = graphlib.TopologicalSorter({name: _imports(tree) for name, tree in trees.items()}).static_order()
+    return [(name, strip(trees[name])) for name in order]
+
+
+def _imports(tree: ast.Module) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            found += [node.module] if node.module else [alias.name for alias in node.names]
+    return found
+
+
+def payload(options: Mapping[str, Any]) -> bytes:
+    """Return what the first stage reads: options and modules, compressed."""
+    return zlib.compress(json.dumps([options, modules()], separators=(",", ":")).encode(), 9)
+
+
+class Boot:
+    """The bytes before the first frame: waits for the announcement, then gives the stream away."""
+
+    def __init__(self) -> None:
+        self._seen = b""
+        self._announced: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._on_data: Callable[[bytes], None] = self._search
+        self._on_close: Callable[[str | None], None] = self._closed
+        self._rest = b""
+        self._over: list[str | None] = []
+
+    def data(self, data: bytes) -> None:
+        self._on_data(data)
+
+    def close(self, reason: str | None) -> None:
+        self._on_close(reason)
+
+    async def announcement(self) -> dict[str, Any]:
+        """Wait for what the guest says of itself.
+
+        :raises BackendError: something else came, or the stream ended
+        """
+        return await self._announced
+
+    def hand_over(self, on_data: Callable[[bytes], None], on_close: Callable[[str | None], None]) -> None:
+        """Give the stream away, with what came after the announcement."""
+        self._on_data, self._on_close = on_data, on_close
+        if self._rest:
+            on_data(self._rest)
+        for reason in self._over:
+            on_close(reason)
+
+    def _search(self, data: bytes) -> None:
+        self._seen += data
+        before, marker, after = self._seen.partition(MARKER)
+        line, newline, rest = after.partition(b"\n")
+        if marker and newline:
+            self._rest = rest
+            self._on_data = self._keep
+            self._on_close = self._over.append
+            try:
+                answer = json.loads(line)
+                if not isinstance(answer, dict):
+                    raise ValueError("not an object")
+            except (ValueError, RecursionError) as error:
+                self._fail(f"the guest announced itself with nonsense: {error}")
+            else:
+                if not self._announced.done():
+                    self._announced.set_result(answer)
+        elif len(self._seen) > MAX_NOISE:
+            self._fail(f"{MAX_NOISE} bytes came, and no guest announced itself; the last: {before[-200:]!r}")
+
+    def _keep(self, data: bytes) -> None:
+        self._rest += data
+
+    def _closed(self, reason: str | None) -> None:
+        noise = self._seen[-500:].decode("utf-8", "replace").strip()
+        said = "; ".join(text for text in (reason, noise) if text)
+        self._fail("the process that should have become the guest ended" + (f": {said}" if said else ""))
+
+    def _fail(self, message: str) -> None:
+        if not self._announced.done():
+            self._announced.set_exception(
+                BackendError(
+                    f"{message}; no command was run",
+                    code="guest_failed",
+                    operation="boot",
+                    hint="The place needs a Python 3.6 or later that starts with 'python3'.",
+                )
+            )
+
+
+async def start_guest(
+    backend: Backend, options: Mapping[str, Any], *, timeout: float
+) -> tuple[ByteChannel, Boot, dict[str, Any]]:
+    """Start the guest, or find it, over a process in the place; return the stream to it and its announcement.
+
+    :raises BackendError: it did not announce itself in time, or said why it cannot run
+    """
+    data = await asyncio.to_thread(payload, options)
+    argv: Sequence[str] = [*backend.guest_python(), "-c", STAGE.format(size=len(data))]
+    channel = await backend.exec_channel(argv)
+    boot = Boot()
+    try:
+        async with asyncio.timeout(timeout):
+            await channel.start(boot.data, boot.close)
+            channel.write(data)
+            answer = await boot.announcement()
+    except TimeoutError:
+        await channel.close()
+        raise BackendError(
+            f"the guest did not answer within {timeout:g} s; no command was run",
+            code="guest_failed",
+            operation="boot",
+        ) from None
+    except BaseException:
+        await channel.close()
+        raise
+    error = answer.get("error")
+    if error is not None:
+        await channel.close()
+        if answer.get("missing"):
+            raise SandboxGone(
+                "the guest is not running any more", reason=str(error)[:200], operation="attach"
+            )
+        raise BackendError(
+            f"the guest cannot run there: {str(error)[:1000]}", code="guest_failed", operation="boot"
+        )
+    return channel, boot, answer

@@ -1,0 +1,30 @@
+"""Where the guest keeps its socket and its scratch files."""
+
+import os
+
+SOCKET = "guest.sock"
+
+
+def private_dir(path: str) -> None:
+    """Make a directory that is ours alone; one that others may look into is refused."""
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    info = os.lstat(path)
+    if info.st_uid != os.geteuid() or info.st_mode & 0o170077 != 0o040000:
+        raise PermissionError("%s is not a directory of ours alone" % path)
+
+
+def default_dir(ident: str) -> str:
+    """Return a place for a sandbox's socket and FIFOs: in memory where there is such a place.
+
+    On a disk each write to a FIFO updates the inode's times, which costs more than the write.
+    """
+    for base in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm"):
+        if base and os.path.isdir(base) and os.access(base, os.W_OK | os.X_OK):
+            break
+    else:
+        base = "/tmp"
+    return os.path.join(base, "hermes-%d" % os.geteuid(), ident)

@@ -1,0 +1,113 @@
+"""A small event loop on :mod:`selectors`: readers, writers, timers, deferred calls."""
+
+import collections
+import heapq
+import itertools
+import selectors
+import sys
+import time
+import traceback
+from typing import Any, Callable, Deque, Dict, List, Optional
+
+READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class Timer:
+    """What :meth:`Loop.call_later` returns."""
+
+    __slots__ = ("callback", "when")
+
+    def __init__(self, when: float, callback: Optional[Callable[[], Any]]) -> None:
+        self.when = when
+        self.callback = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class Loop:
+    """Runs callbacks; one that raises is reported on stderr and the loop goes on."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._callbacks: Dict[int, List[Optional[Callable[[], Any]]]] = {}
+        self._timers: List[Any] = []
+        self._order = itertools.count()
+        self._soon: Deque[Callable[[], Any]] = collections.deque()
+        self._running = False
+        self.before_wait: Optional[Callable[[], None]] = None
+
+    def add_reader(self, fd: int, callback: Callable[[], Any]) -> None:
+        self._set(fd, 0, callback)
+
+    def remove_reader(self, fd: int) -> None:
+        self._set(fd, 0, None)
+
+    def add_writer(self, fd: int, callback: Callable[[], Any]) -> None:
+        self._set(fd, 1, callback)
+
+    def remove_writer(self, fd: int) -> None:
+        self._set(fd, 1, None)
+
+    def call_soon(self, callback: Callable[[], Any]) -> None:
+        self._soon.append(callback)
+
+    def call_later(self, seconds: float, callback: Callable[[], Any]) -> Timer:
+        timer = Timer(time.monotonic() + seconds, callback)
+        heapq.heappush(self._timers, (timer.when, next(self._order), timer))
+        return timer
+
+    def stop(self) -> None:
+        self._running = False
+
+    def run(self) -> None:
+        self._running = True
+        while self._running:
+            for _ in range(len(self._soon)):
+                self._call(self._soon.popleft())
+            if self.before_wait is not None:
+                self.before_wait()
+            for key, events in self._selector.select(self._timeout()):
+                pair = key.data
+                if events & READ and pair[0] is not None:
+                    self._call(pair[0])
+                if events & WRITE and pair[1] is not None:
+                    self._call(pair[1])
+            now = time.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                callback = heapq.heappop(self._timers)[2].callback
+                if callback is not None:
+                    self._call(callback)
+
+    def _timeout(self) -> Optional[float]:
+        if self._soon or not self._running:
+            return 0
+        while self._timers and self._timers[0][2].callback is None:
+            heapq.heappop(self._timers)
+        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+
+    def _set(self, fd: int, which: int, callback: Optional[Callable[[], Any]]) -> None:
+        pair = self._callbacks.get(fd)
+        if pair is None:
+            if callback is None:
+                return
+            pair = self._callbacks[fd] = [None, None]
+        old = pair[:]
+        pair[which] = callback
+        if [bool(one) for one in old] == [bool(one) for one in pair]:
+            return
+        mask = (READ if pair[0] else 0) | (WRITE if pair[1] else 0)
+        if not mask:
+            del self._callbacks[fd]
+            self._selector.unregister(fd)
+        elif any(old):
+            self._selector.modify(fd, mask, pair)
+        else:
+            self._selector.register(fd, mask, pair)
+
+    @staticmethod
+    def _call(callback: Callable[[], Any]) -> None:
+        try:
+            callback()
+        except Exception:
+            traceback.print_exc(file=sys.stderr)

@@ -1,0 +1,158 @@
+"""Bootstrap: find or start this sandbox's guest, then be the relay between it and the client."""
+
+import fcntl
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import sys
+import traceback
+from typing import Any, Dict
+
+from . import files, ops, ports, tree
+from .dirs import SOCKET, default_dir, private_dir
+from .proc import become_subreaper, close_all_but, reap
+from .server import Guest
+
+MARKER = b"HERMES-GUEST "
+PARTS = (files, ports, tree)  # imported for the operations they register
+
+
+def listen(options: Dict[str, Any]) -> socket.socket:
+    """Return a connection to the guest, which is started if it does not run."""
+    run_dir = options["run_dir"]
+    if options.get("attach_only") and not os.path.isdir(run_dir):
+        raise FileNotFoundError("no guest runs in %s" % run_dir)
+    private_dir(os.path.dirname(run_dir))
+    private_dir(run_dir)
+    os.chdir(run_dir)  # a socket's path may have 107 bytes only
+    lock = os.open("lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            client.connect(SOCKET)
+            return client
+        except OSError:
+            client.close()
+        if options.get("attach_only"):
+            raise FileNotFoundError("no guest runs in %s" % run_dir)
+        for name in os.listdir("."):  # what a killed guest left
+            if name != "lock":
+                shutil.rmtree(name, ignore_errors=True)
+                if os.path.lexists(name):
+                    os.unlink(name)
+        private_dir(options["state_dir"])
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(SOCKET)
+        os.chmod(SOCKET, 0o600)
+        listener.listen(64)
+        start_guest(options, listener)
+        listener.close()
+        client = socket.socket(socket.AF_UNIX)
+        client.connect(SOCKET)
+        return client
+    finally:
+        os.close(lock)
+
+
+def start_guest(options: Dict[str, Any], listener: socket.socket) -> None:
+    """Fork the guest as a daemon."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        os.setsid()
+        if os.fork():
+            os._exit(0)
+        log = os.open(
+            os.path.join(options["state_dir"], "guest.log"),
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW,
+            0o600,
+        )
+        null = os.open("/dev/null", os.O_RDWR)
+        for fd, number in ((null, 0), (null, 1), (log, 2)):
+            os.dup2(fd, number)
+        close_all_but({0, 1, 2, listener.fileno()})
+        os.chdir("/")
+        serve(options, listener)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def serve(options: Dict[str, Any], listener: socket.socket) -> None:
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_IGN)
+    become_subreaper()
+    guest = Guest(options)
+    ops.install(guest)
+    wake, wake_in = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(wake_in, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: guest.loop.stop())
+    signal.set_wakeup_fd(wake_in)
+
+    def woken() -> None:
+        os.read(wake, 4096)
+        reap()
+
+    guest.loop.add_reader(wake, woken)
+    try:
+        guest.serve(listener)
+    finally:
+        listener.close()
+        shutil.rmtree(guest.state_dir, ignore_errors=True)
+        shutil.rmtree(guest.run_dir, ignore_errors=True)
+
+
+def relay(peer: socket.socket) -> None:
+    """Copy bytes between our stdio and the guest until either end closes."""
+    there = peer.fileno()
+    waiting = {0: there, there: 1}  # from: to
+    poll = select.poll()
+    for fd in waiting:
+        poll.register(fd, select.POLLIN)
+    while True:
+        for fd, _ in poll.poll():
+            try:
+                data = os.read(fd, 1 << 18)
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(waiting[fd], view) :]
+            except OSError:
+                data = b""
+            if not data:
+                return
+
+
+def main(options: Dict[str, Any]) -> None:
+    """Announce the guest on stdout, one line after the marker, then relay."""
+    options.setdefault("cwd", os.getcwd())
+    if not os.path.isdir(options["cwd"]):
+        options["cwd"] = os.path.expanduser("~")
+    if not options.get("run_dir"):
+        options["run_dir"] = default_dir(options["id"])
+    options.setdefault("state_dir", os.path.join(options["run_dir"], "state"))
+    try:
+        peer = listen(options)
+        answer = {
+            "run_dir": options["run_dir"],
+            "state_dir": options["state_dir"],
+            "python": sys.version.split()[0],
+        }
+    except Exception as error:
+        answer = {
+            "error": "%s: %s" % (type(error).__name__, error),
+            "missing": isinstance(error, FileNotFoundError),
+        }
+        os.write(1, MARKER + json.dumps(answer).encode() + b"\n")
+        return
+    os.write(1, MARKER + json.dumps(answer).encode() + b"\n")
+    if options.get("relay", True):
+        relay(peer)

@@ -1,0 +1,331 @@
+"""The operations on commands: run, start, attach, stop; jobs, terminals, sessions."""
+
+import os
+import re
+from typing import Any, Dict, List, Optional, Tuple
+
+from .driver import quote
+from .proc import command_of, descendants, kill_all, processes, send_signal
+from .server import Call, Guest, OpError, op
+from .shell import Shell, ShellTask, find_shell
+from .task import Input, Process, Task, set_size, signal_number
+
+NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+ARGV_LIMIT = 100000  # Linux takes 128 KiB for one argument
+MAX_INPUT = 16 << 20
+
+
+def check_env(env: Optional[Dict[str, str]]) -> Dict[str, str]:
+    for key, value in (env or {}).items():
+        if not NAME.match(key) or "\0" in value:
+            raise OpError("env_invalid", "%r cannot be an environment variable" % key)
+    return env or {}
+
+
+def check_cwd(base: str, cwd: Optional[str]) -> Optional[str]:
+    """Return the directory as an absolute path, or say why nothing can run there."""
+    if cwd is None:
+        return None
+    path = os.path.join(base, os.path.expanduser(cwd))
+    if not os.path.isdir(path):
+        reason = "is not a directory" if os.path.exists(path) else "does not exist"
+        raise OpError("cwd_unusable", "the working directory %s %s" % (path, reason), path=path)
+    if not os.access(path, os.X_OK):
+        raise OpError("cwd_unusable", "the working directory %s may not be entered" % path, path=path)
+    return os.path.normpath(path)
+
+
+def get_session(guest: Guest, args: Dict[str, Any]) -> Shell:
+    """Return the session that a call names; a new one if there is none of that name."""
+    name = args["session"]
+    shell: Optional[Shell] = guest.sessions.get(name)
+    if shell is None:
+        env = dict(guest.env, **check_env(args.get("base_env")))
+        cwd = check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd
+        shell = guest.sessions[name] = Shell(guest, name, env, cwd)
+    return shell
+
+
+def get_task(guest: Guest, ident: Any) -> Task:
+    task: Optional[Task] = guest.tasks.get(ident)
+    if task is None:
+        raise OpError("job_unknown", "there is no job %s here (any more)" % ident)
+    return task
+
+
+def shell_argv(guest: Guest, command: bytes, state: Optional[bytes]) -> List[Any]:
+    """Return what runs *command* in a shell of its own, from a session's state if there is one."""
+    shell = find_shell()
+    if state is None and len(command) < ARGV_LIMIT:
+        return [shell, "-c", command]
+    scripts = [(".sh", command + b"\n", "")]
+    if state is not None:
+        scripts.insert(0, (".state", state, " >/dev/null 2>&1"))
+    line = []
+    for suffix, text, redirect in scripts:
+        path = os.path.join(guest.state_dir, "%d%s" % (guest.next_task + 1, suffix))
+        with open(path, "wb") as file:
+            os.chmod(path, 0o600)
+            file.write(text)
+        line.append(". %s%s" % (quote(path), redirect))
+    return [shell, "-c", "; ".join(line)]
+
+
+@op("run")
+def run(guest: Guest, call: Call) -> None:
+    """Run a command in a session, or by itself; answer with its output and result."""
+    args = call.args
+    size = args["command_size"]
+    command, given = call.raw[:size], call.raw[size:]
+    env = check_env(args.get("env"))
+    merge, limit = bool(args.get("merge")), int(args["limit"])
+    stdin = args.get("stdin") or "empty"
+    if args.get("session") is None:
+        base = dict(guest.env, **check_env(args.get("base_env")))
+        base.update(env)
+        cwd = check_cwd(guest.cwd, args.get("cwd")) or check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd
+        argv = shell_argv(guest, command, None)
+        text = command.decode("utf-8", "surrogateescape")
+        task: Task = Process(guest, "run", argv, text, base, cwd, limit, merge, stdin != "empty")
+        task.timeout = args.get("timeout")
+        task.begin()
+    else:
+        shell = get_session(guest, args)
+        at = check_cwd(shell.cwd, args.get("cwd"))
+        task = shell_task = ShellTask(shell, command, limit, merge)
+        shell_task.env, shell_task.at, task.timeout = env, at, args.get("timeout")
+        if stdin != "empty":
+            task.input = Input(guest)
+        shell.submit(shell_task)
+    if stdin == "inline":
+        assert task.input is not None
+        task.input.write(given, lambda: None)
+        task.input.finish()
+    elif stdin == "stream":
+        task.take_input(call)
+    call.task = task
+    task.watch(call, bool(args.get("live")))
+    if call.id in call.client.calls:
+        leave = call.on_detach
+        assert leave is not None
+
+        def cancel() -> None:
+            task.wanted = False
+            leave()
+            task.stop("interrupted")
+
+        call.on_cancel = cancel
+
+
+@op("start")
+def start(guest: Guest, call: Call) -> None:
+    """Start a job or a terminal and answer at once with what :meth:`Task.result` says."""
+    args = call.args
+    size = args.get("size")
+    env = dict(guest.env, **check_env(args.get("base_env")))
+    session = guest.sessions.get(args.get("session") or "")
+    cwd = session.cwd if session is not None else (check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd)
+    cwd = check_cwd(cwd, args.get("cwd")) or cwd
+    env.update(check_env(args.get("env")))
+    if args.get("term"):
+        env["TERM"] = args["term"]
+    if call.raw:
+        state = session.job_state() if session is not None else None
+        argv = shell_argv(guest, call.raw, state)
+    else:
+        argv = [find_shell(), "-i"]
+    text = call.raw.decode("utf-8", "surrogateescape") or argv[0]
+    kind = "job" if size is None or call.raw else "pty"
+    task = Process(guest, kind, argv, text, env, cwd, int(args["limit"]), bool(args.get("merge")), True, size)
+    task.timeout = args.get("timeout")
+    task.begin()
+    call.reply(task.result())
+
+
+@op("attach")
+def attach(guest: Guest, call: Call) -> None:
+    """Stream a task's output from an offset, take its input, answer with its result at the end."""
+    task = get_task(guest, call.args["task"])
+    offsets = {int(chan): max(0, int(at)) for chan, at in (call.args.get("offsets") or {}).items()}
+    if task.input is not None and not task.done and call.args.get("input"):
+        task.take_input(call)
+    task.watch(call, bool(call.args.get("live", True)), offsets)
+
+
+@op("output")
+def output(guest: Guest, call: Call) -> None:
+    """Answer with a piece of a task's output, and where the output goes on after it."""
+    task = get_task(guest, call.args["task"])
+    spool = task.spools.get(call.args.get("chan", 1))
+    if spool is None:
+        call.reply({"size": 0, "next": 0})
+        return
+    at = spool.next_offset(max(0, int(call.args["offset"])))
+    data = spool.read(at, max(0, min(int(call.args["size"]), call.client.link.chunk)))
+    call.reply({"size": spool.size, "next": at + len(data), "done": task.done}, data)
+
+
+@op("spill")
+def spill(guest: Guest, call: Call) -> None:
+    """Answer with a piece of a spill file."""
+    path = os.path.join(guest.state_dir, os.path.basename(call.args["path"]))
+    if not re.match(r"^\d+\.(out|err)$", os.path.basename(path)):
+        raise OpError("not_found", "%s is not a spill file" % path)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        raise OpError("not_found", "the spill file %s is no longer kept" % path) from None
+    try:
+        size = max(0, min(int(call.args["size"]), call.client.link.chunk))
+        call.reply({}, os.pread(fd, size, max(0, int(call.args["offset"]))))
+    finally:
+        os.close(fd)
+
+
+@op("write")
+def write(guest: Guest, call: Call) -> None:
+    """Write to a task's input; the answer comes when the process took it."""
+    task = get_task(guest, call.args["task"])
+    if task.done or task.input is None:
+        raise OpError("job_finished", "job %d has ended and takes no input" % task.id)
+    if call.raw:
+        task.input.write(call.raw, call.reply)
+    if call.args.get("eof"):
+        task.input.finish()
+    if not call.raw:
+        call.reply()
+
+
+@op("resize")
+def resize(guest: Guest, call: Call) -> None:
+    task = get_task(guest, call.args["task"])
+    if not isinstance(task, Process) or task.tty < 0:
+        raise OpError("bad_request", "job %d has no terminal" % task.id)
+    if not task.done:
+        set_size(task.tty, call.args["size"])
+    call.reply()
+
+
+@op("kill")
+def kill(guest: Guest, call: Call) -> None:
+    """End a task and all it started, send it a signal, or end one process that was left behind."""
+    ident = call.args["task"]
+    if isinstance(ident, str):
+        kill_stray(guest, ident, call.args.get("signal"))
+    else:
+        task = get_task(guest, ident)
+        number = call.args.get("signal")
+        if number is not None and isinstance(task, Process):
+            task.signal(signal_number(number))
+        elif isinstance(task, Process) and task.done:
+            task.nanny.kill()
+        else:
+            task.stop("killed" if isinstance(task, Process) and task.kind != "run" else "interrupted")
+    call.reply()
+
+
+def kill_stray(guest: Guest, ident: str, number: Any) -> None:
+    pids = {"p%d" % pid: pid for pid, _ in strays(guest)}
+    if ident not in pids:
+        raise OpError("job_unknown", "there is no job %s here (any more)" % ident)
+    pid = pids[ident]
+    if number is not None:
+        send_signal(pid, signal_number(number))
+        return
+    kill_all(lambda: ({pid} | descendants(processes(), pid)) & set(processes()))
+
+
+@op("stop")
+def stop(guest: Guest, call: Call) -> None:
+    """Interrupt what a call of this client started, or what a session runs now."""
+    target = call.client.calls.get(call.args.get("call", -1))
+    task = target.task if target is not None else None
+    if task is None:
+        shell = guest.sessions.get(call.args.get("session") or "")
+        task = shell.current if shell is not None else None
+    if task is not None:
+        task.stop("interrupted")
+    call.reply({"stopped": task is not None})
+
+
+def strays(guest: Guest) -> List[Tuple[int, Optional[str]]]:
+    """Return the processes that ended commands left running, with their session."""
+    found: List[Tuple[int, Optional[str]]] = []
+    for shell in list(guest.sessions.values()) + list(guest.closed_shells):
+        found += [(pid, shell.name) for pid in shell.strays()]
+    for task in guest.tasks.values():
+        if isinstance(task, Process) and task.done:
+            found += [(pid, None) for pid in task.nanny.tree()]
+    return found
+
+
+@op("tasks")
+def tasks(guest: Guest, call: Call) -> None:
+    """Answer with every task and every process that was left behind."""
+    left = [
+        {
+            "id": "p%d" % pid,
+            "kind": "stray",
+            "command": command_of(pid),
+            "pid": pid,
+            "session": session,
+            "state": "running",
+        }
+        for pid, session in strays(guest)
+    ]
+    known = [task.result() for task in guest.tasks.values() if task.wanted or not task.done]
+    call.reply({"tasks": known + left})
+
+
+@op("session.open")
+def session_open(guest: Guest, call: Call) -> None:
+    created = call.args["session"] not in guest.sessions
+    shell = get_session(guest, call.args)
+    call.reply({"created": created, "cwd": shell.cwd, "program": shell.program})
+
+
+@op("session.close")
+def session_close(guest: Guest, call: Call) -> None:
+    shell = guest.sessions.get(call.args["session"])
+    if shell is not None:
+        shell.close()
+    call.reply({"closed": shell is not None})
+
+
+@op("session.list")
+def session_list(guest: Guest, call: Call) -> None:
+    call.reply(
+        {
+            "sessions": [
+                {
+                    "name": shell.name,
+                    "cwd": shell.cwd,
+                    "created": shell.created,
+                    "running": shell.current.command[:4096] if shell.current is not None else None,
+                    "queued": len(shell.queue),
+                }
+                for shell in guest.sessions.values()
+            ]
+        }
+    )
+
+
+def install(guest: Guest) -> None:
+    """Tell the guest what counts as running, and how everything ends."""
+    me = os.getpid()
+
+    def busy() -> bool:
+        return any(not task.done for task in guest.tasks.values()) or bool(strays(guest))
+
+    def end_all() -> None:
+        for task in list(guest.tasks.values()):
+            task.stop("expired")
+        for pid, _ in strays(guest):
+            send_signal(pid, 9)
+
+    def end_everything() -> None:
+        kill_all(lambda: descendants(processes(), me))
+
+    guest.busy = busy
+    guest.on_deserted = end_all
+    guest.on_exit = end_everything

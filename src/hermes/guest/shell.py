@@ -1,0 +1,463 @@
+"""Sessions: one long-lived bash (or sh) each, in which commands are evaluated one after the other.
+
+The shell reads lines that we write to a pipe. Each line sources the command from a file, with its
+own stdout, stderr and stdin, at top level, then reports exit code and cwd over a FIFO that no
+command has open. After the report the shell dumps its state; when it dies, a successor starts
+from the last dump.
+"""
+
+import collections
+import os
+import shutil
+import signal
+import time
+from typing import Any, Deque, Dict, List, Optional, Set
+
+from .driver import BASH, DONE, SH, State, change_directory, quote
+from .proc import Nanny, descendants, exit_code, freeze, kill_all, mark_of, processes, send_signal
+from .server import Guest, OpError
+from .task import DRAIN_GRACE, ERR, OUT, Reader, Task, widen
+
+STOP = signal.SIGURG  # ignored by default: harmless when a command resets its trap
+STOP_GRACE = 1.0  # seconds a shell gets to unwind before it is killed
+CLOCK_BOOTTIME = 7
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def ticks_now() -> int:
+    """Return the time in the unit of a process's start time."""
+    try:
+        return int(time.clock_gettime(CLOCK_BOOTTIME) * TICKS)
+    except OSError:
+        return 0
+
+
+def find_shell() -> str:
+    """Return the shell that sessions use: bash, sh where there is none."""
+    shell = shutil.which("bash") or shutil.which("sh")
+    if shell is None:
+        raise OpError("no_shell", "there is neither bash nor sh on the PATH here")
+    return shell
+
+
+class ShellTask(Task):
+    """A command that is evaluated in a session."""
+
+    def __init__(self, shell: "Shell", command: bytes, limit: int, merge: bool) -> None:
+        Task.__init__(self, shell.guest, command.decode("utf-8", "surrogateescape"), limit, merge)
+        self.shell = shell
+        self.session = shell.name
+        self.text = command
+        self.env: Dict[str, str] = {}
+        self.at: Optional[str] = None
+        self.start_ticks = 0
+
+    @property
+    def pid(self) -> int:
+        return self.shell.nanny.child if self.shell.nanny is not None else 0
+
+    def stop(self, why: str) -> None:
+        if not self.done:
+            self.why = why
+            self.shell.stop(self)
+
+    def stream_closed(self) -> None:
+        self.shell.stream_closed(self)
+
+
+class Shell:
+    """One session. It survives whatever its commands do to the shell."""
+
+    def __init__(self, guest: Guest, name: str, env: Dict[str, str], cwd: str) -> None:
+        self.guest = guest
+        self.name = name
+        self.env = env
+        self.cwd = cwd
+        self.created = time.time()
+        self.program = find_shell()
+        self.is_bash = os.path.basename(self.program) == "bash"
+        guest.next_shell += 1
+        self.dir = os.path.join(guest.run_dir, str(guest.next_shell))
+        os.mkdir(self.dir, 0o700)
+        self.queue: Deque[ShellTask] = collections.deque()
+        self.current: Optional[ShellTask] = None
+        self.nanny: Optional[Nanny] = None
+        self.nannies: List[Nanny] = []
+        self.state: Optional[State] = None  # what a successor starts from
+        self.first: Optional[State] = None  # the dump of a fresh shell
+        self.ready = False
+        self.closing = False
+        self.failures = 0
+        self.last = 0  # exit code of the last command: what $? is in the next
+        self._reported: Optional[int] = None
+        self._signalled = False
+        self._dump: List[bytes] = []
+        self._message = b""
+        self._script = self._ctl = self._state = -1
+        self._lines: List[memoryview] = []
+        self._timers: List[Any] = []
+        self._drain_timer: Any = None
+        self._start()
+
+    # --- starting, dying, ending
+
+    def _start(self) -> None:
+        self.ready = False
+        self._signalled = False
+        self._message, self._dump, self._lines = b"", [], []
+        for name in ("ctl", "state", "o", "e", "i"):
+            self._fifo(name)
+        self._ctl = self._open("ctl", os.O_RDWR)
+        self._state = self._open("state", os.O_RDWR)
+        widen(self._state)
+        self.guest.loop.add_reader(self._ctl, self._control)
+        read, self._script = os.pipe()
+        os.set_blocking(self._script, False)
+        null = os.open("/dev/null", os.O_RDWR)
+        argv = [self.program, "/dev/fd/3"]
+        if self.is_bash:
+            argv[1:1] = ["--norc", "--noprofile"]
+        while not os.path.isdir(self.cwd):
+            self.cwd = os.path.dirname(self.cwd)
+        env = dict(self.env, PWD=self.cwd)
+        self.nanny = Nanny(self.guest.loop, argv, env, self.cwd, {0: null, 1: null, 2: null, 3: read}, False)
+        self.nannies.append(self.nanny)
+        os.close(read)
+        os.close(null)
+        self.nanny.on_exit = self._died
+        self.nanny.on_end = self._cleaned
+        driver = (BASH if self.is_bash else SH).replace("@DIR@", self.dir)
+        if self.state is not None:
+            self._write_file("restore", self.state.script())
+            driver += ". %s/restore >/dev/null 2>&1\n%s" % (self.dir, change_directory(self.cwd))
+        self._send(driver + "__hermes_task=0 __hermes_status=0\n" + DONE)
+
+    def job_state(self) -> Optional[bytes]:
+        """Return a script that gives another shell this one's variables and functions."""
+        return self.state.script() if self.state is not None else None
+
+    def _died(self) -> None:
+        nanny = self.nanny
+        assert nanny is not None and nanny.status is not None
+        self._control()
+        self._drain_state()
+        task = self.current
+        if not self.ready:
+            self.failures += 1
+            self.state = None  # perhaps it cannot be restored
+        self.ready = False
+        for fd in (self._ctl, self._state, self._script):
+            self.guest.loop.remove_reader(fd)
+            self.guest.loop.remove_writer(fd)
+            os.close(fd)
+        self._ctl = self._state = self._script = -1
+        if task is not None:
+            self._end(task, exit_code(nanny.status))
+        if self.closing:
+            return
+        if self.failures < 3:
+            self._start()
+        else:
+            self.fail("the shell %s does not start here" % self.program)
+
+    def fail(self, message: str) -> None:
+        """Give up: every queued command is answered with an error."""
+        self.closing = True
+        self.guest.sessions.pop(self.name, None)
+        queue, self.queue = self.queue, collections.deque()
+        for task in queue:
+            task.done = True
+            for watch in task.watches:
+                watch.call.fail("shell_failed", message)
+            task.wanted = False
+        self.guest.forget_tasks()
+
+    def _cleaned(self) -> None:
+        self.nannies = [nanny for nanny in self.nannies if not nanny.ended]
+        if self.closing and not self.nannies:
+            self.guest.closed_shells.discard(self)
+            shutil.rmtree(self.dir, ignore_errors=True)
+
+    def close(self) -> None:
+        """End the shell. What it left in the background lives on, as long as the sandbox."""
+        if self.closing:
+            return
+        self.closing = True
+        self.guest.sessions.pop(self.name, None)
+        self.guest.closed_shells.add(self)
+        for task in list(self.queue) + ([self.current] if self.current is not None else []):
+            task.stop("interrupted")
+        nanny = self.nanny
+        if nanny is not None and nanny.status is None:
+            self._send("exit\n")
+            self.guest.loop.call_later(STOP_GRACE, self._kill_program)
+
+    def _kill_program(self) -> None:
+        if self.nanny is not None and self.nanny.status is None:
+            send_signal(self.nanny.child, signal.SIGKILL)
+
+    # --- running commands
+
+    def submit(self, task: ShellTask) -> None:
+        self.queue.append(task)
+        self._next()
+
+    def _next(self) -> None:
+        if not self.ready or self.current is not None or not self.queue:
+            return
+        task = self.current = self.queue.popleft()
+        self._reported = None
+        try:
+            self._write_file("bash", task.text + b"\n")
+        except OSError as error:
+            self.current = None
+            task.finish(126, self.cwd)
+            for watch in task.watches:
+                watch.call.fail("no_space", "the command could not be handed to the shell: %s" % error)
+            return
+        task.begin()
+        task.start_ticks = ticks_now()
+        outputs = {OUT: self._open("o", os.O_RDONLY)}
+        if not task.merge:
+            outputs[ERR] = self._open("e", os.O_RDONLY)
+        for chan, fd in outputs.items():
+            widen(fd)
+            task.readers.append(Reader(task, fd, chan))
+        if task.input is not None:
+            self._open_input(task, 0.0005)
+        self._send(self._line(task))
+
+    def _line(self, task: ShellTask) -> str:
+        before, after = self.state.rewrap if self.state is not None else "", ""
+        if self._signalled:
+            before += 'eval "$__hermes_rest"\n'
+            self._signalled = False
+            after = self.state.debug_trap() if self.state is not None else ""
+        if self.is_bash:
+            env = "".join("%s=%s " % (key, quote(value)) for key, value in task.env.items())
+            env = "HERMES_TASK=%s %s" % (task.mark, env)
+        else:
+            before += "export HERMES_TASK=%s\n" % task.mark
+            env = ""
+            for key, value in task.env.items():
+                before += "__hermes_%s=${%s-} __hermes_%s_=${%s+x}\nexport %s=%s\n" % (
+                    key, key, key, key, key, quote(value)
+                )  # fmt: skip
+                after += 'if [ "$__hermes_%s_" ]; then %s=$__hermes_%s; else unset %s; fi\n' % (
+                    key,
+                    key,
+                    key,
+                    key,
+                )
+        if task.at is not None:
+            before += change_directory(task.at)
+            after += change_directory(self.cwd)
+        if before:
+            before += "__hermes_return %d\n" % self.last
+        stdin = self.dir + "/i" if task.input is not None else "/dev/null"
+        stderr = "&1" if task.merge else self.dir + "/e"
+        return "%s%s. %s/bash <%s >%s/o 2>%s;__hermes_status=$? __hermes_task=%d\n%s%s" % (
+            before, env, self.dir, stdin, self.dir, stderr, task.id, DONE, after
+        )  # fmt: skip
+
+    def _open_input(self, task: ShellTask, wait: float) -> None:
+        """Open the writing end as soon as the shell has opened the other."""
+        if task.done:
+            return
+        try:
+            fd = self._open("i", os.O_WRONLY)
+        except OSError:
+            self.guest.loop.call_later(wait, lambda: self._open_input(task, min(wait * 2, 0.05)))
+            return
+        assert task.input is not None
+        task.input.open(fd)
+
+    def stop(self, task: ShellTask) -> None:
+        """Stop a command: kill what it started, unwind the shell to its top level."""
+        if task is not self.current:
+            if task in self.queue:
+                self.queue.remove(task)
+            task.finish(130, self.cwd)
+            return
+        nanny = self.nanny
+        if nanny is None or not nanny.child or self._reported is not None:
+            return
+        self._signalled = True
+        if not self.is_bash:
+            self._kill_shell(task)
+            return
+        frozen = freeze(lambda: self.members(task))
+        send_signal(nanny.child, STOP)
+        for pid in frozen:
+            send_signal(pid, signal.SIGKILL)
+        if task.input is not None:
+            task.input.close()
+        self._timers.append(self.guest.loop.call_later(STOP_GRACE, lambda: self._kill_shell(task)))
+
+    def _kill_shell(self, task: ShellTask) -> None:
+        if self.current is task and self.nanny is not None:
+            send_signal(self.nanny.child, signal.SIGSTOP)
+            kill_all(lambda: self.members(task))
+            send_signal(self.nanny.child, signal.SIGKILL)
+
+    def members(self, task: ShellTask) -> Set[int]:
+        """Return the processes that belong to a command, not those that earlier ones left."""
+        nanny = self.nanny
+        if nanny is None or nanny.ended:
+            return set()
+        table = processes()
+        tree = descendants(table, nanny.pid) - {nanny.child}
+        mine: Dict[int, bool] = {}
+
+        def is_mine(pid: int) -> bool:
+            if pid not in mine:
+                mark = mark_of(pid)
+                parent = table[pid].parent
+                if mark is not None and mark.startswith(self.guest.id):
+                    mine[pid] = mark == task.mark
+                elif parent in tree:
+                    mine[pid] = is_mine(parent)
+                else:
+                    mine[pid] = table[pid].start >= task.start_ticks
+            return mine[pid]
+
+        return {pid for pid in tree if is_mine(pid)}
+
+    def strays(self) -> Set[int]:
+        """Return what earlier commands left running."""
+        table = processes()
+        found: Set[int] = set()
+        for nanny in self.nannies:
+            found |= descendants(table, nanny.pid) - {nanny.child if nanny.status is None else 0}
+        if self.current is not None:
+            found -= self.members(self.current)
+        return found
+
+    # --- what the shell tells us
+
+    def _control(self) -> None:
+        try:
+            self._message += os.read(self._ctl, 65536)
+        except BlockingIOError:
+            pass
+        while b"\0" in self._message:
+            first = self._message.split(b"\0", 4)
+            if first[0] == b"S":
+                self._message = self._message[2:]
+                self._saved()
+            elif first[0][:1] == b"R":
+                if len(first) < 5:
+                    return
+                self._message = first[4]
+                self._report(first[0][1:], first[1], first[2], first[3])
+            elif first[0][:1] == b"C":
+                self._message = self._message.partition(b"\0")[2]
+                self.cwd = os.fsdecode(first[0][1:-1]) or self.cwd
+            else:  # nothing of ours
+                self._message = self._message.partition(b"\0")[2]
+
+    def _report(self, ident: bytes, code: bytes, jobs: bytes, cwd: bytes) -> None:
+        try:
+            number, status = int(ident), int(code)
+        except ValueError:
+            return
+        directory = os.fsdecode(cwd[:-1])
+        if not self.ready and number == 0:
+            self.ready = True
+            self.failures = 0
+            self.cwd = directory or self.cwd
+            self.guest.loop.call_soon(self._next)
+            return
+        task = self.current
+        if task is None or number != task.id or self._reported is not None:
+            return
+        self._reported = status
+        if directory and task.at is None:
+            self.cwd = directory
+        task.cwd = directory
+        if self._signalled and task.why != "exited":
+            kill_all(lambda: self.members(task))
+        self._drain_timer = self.guest.loop.call_later(0.005, self._drain_slowly)
+        if task.drain() or jobs or task.why != "exited":
+            self._end(task, status)
+        else:
+            self._timers.append(self.guest.loop.call_later(DRAIN_GRACE, lambda: self._end(task, status)))
+
+    def stream_closed(self, task: ShellTask) -> None:
+        if task is self.current and self._reported is not None and not task.has_strays():
+            self._end(task, self._reported)
+
+    def _end(self, task: ShellTask, status: int) -> None:
+        if self.current is not task:
+            return
+        self.current = None
+        self.last = status
+        for timer in self._timers:
+            timer.cancel()
+        self._timers = []
+        task.finish(status, task.cwd or self.cwd)
+        if task.has_strays() and not self.closing:  # they keep these; the next command gets new ones
+            self._fifo("o")
+            self._fifo("e")
+        self._next()
+
+    def _saved(self) -> None:
+        self._drain_state()
+        if self._drain_timer is not None:
+            self._drain_timer.cancel()
+        self.state = State(b"".join(self._dump), self.first)
+        self.first = self.first or self.state
+        self._dump = []
+
+    def _drain_slowly(self) -> None:
+        """Read a state that is too long for its pipe, which the shell waits for."""
+        self._drain_state()
+        if self._dump and self._state >= 0:
+            self._drain_timer = self.guest.loop.call_later(0.005, self._drain_slowly)
+
+    def _drain_state(self) -> None:
+        try:
+            while self._state >= 0:
+                self._dump.append(os.read(self._state, 1 << 18))
+        except BlockingIOError:
+            pass
+
+    # --- small things
+
+    def _send(self, text: str) -> None:
+        self._lines.append(memoryview(text.encode("utf-8", "surrogateescape")))
+        self._push()
+
+    def _push(self) -> None:
+        try:
+            while self._lines and self._script >= 0:
+                size = os.write(self._script, self._lines[0])
+                self._lines[0] = self._lines[0][size:]
+                if not self._lines[0]:
+                    self._lines.pop(0)
+        except BlockingIOError:
+            self.guest.loop.add_writer(self._script, self._push)
+            return
+        except OSError:
+            return  # the shell died; its end is reported by the nanny
+        self.guest.loop.remove_writer(self._script)
+
+    def _fifo(self, name: str) -> None:
+        path = os.path.join(self.dir, name)
+        if os.path.exists(path):
+            os.unlink(path)
+        os.mkfifo(path, 0o600)
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(os.path.join(self.dir, name), flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def _write_file(self, name: str, data: bytes) -> None:
+        fd = os.open(
+            os.path.join(self.dir, name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+        )
+        try:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(fd, view) :]
+        finally:
+            os.close(fd)

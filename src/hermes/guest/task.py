@@ -1,0 +1,513 @@
+"""Tasks: a command with its output, input and result, whether it runs in a session or by itself."""
+
+import fcntl
+import os
+import signal
+import struct
+import termios
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from .proc import MARK, Nanny, exit_code, send_signal
+from .server import Call, Guest, OpError
+from .spool import Spool
+
+OUT, ERR = 1, 2
+PIPE_SIZE = 1 << 18
+LAG = 4 << 20  # bytes a live reader may be behind before the command has to wait for it
+SPILLS_KEPT = 64
+F_SETPIPE_SZ = 1031
+DRAIN_GRACE = 0.1  # seconds for helpers such as >(tee log), which end just after their command
+
+
+def widen(fd: int) -> None:
+    """Let a pipe hold more, where the system does that."""
+    try:
+        fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE)
+    except OSError:
+        pass
+
+
+class Reader:
+    """Reads one pipe of a task into its spool."""
+
+    def __init__(self, task: "Task", fd: int, chan: int) -> None:
+        self.task = task
+        self.fd = fd
+        self.chan = chan
+        self._watching = False
+        os.set_blocking(fd, False)
+        self.resume()
+
+    def resume(self) -> None:
+        if self.fd >= 0 and not self._watching:
+            self._watching = True
+            self.task.guest.loop.add_reader(self.fd, self.read)
+
+    def pause(self) -> None:
+        if self._watching:
+            self._watching = False
+            self.task.guest.loop.remove_reader(self.fd)
+
+    def read(self) -> bool:
+        """Read what one call gives; False when there is nothing now or no more."""
+        if self.fd < 0:
+            return False
+        try:
+            data = os.read(self.fd, PIPE_SIZE)
+        except BlockingIOError:
+            return False
+        except OSError:  # EIO: the last process left the terminal
+            data = b""
+        if not data:
+            self.close()
+            self.task.stream_closed()
+            return False
+        self.task.spools[self.chan].append(data)
+        self.task.output_came()
+        return True
+
+    def close(self) -> None:
+        if self.fd >= 0:
+            self.pause()
+            os.close(self.fd)
+            self.fd = -1
+
+
+class Input:
+    """What is still to be written to a task's standard input."""
+
+    def __init__(self, guest: Guest, tty: bool = False) -> None:
+        self.guest = guest
+        self.fd = -1
+        self.tty = tty
+        self._queue: List[Any] = []
+        self._eof = False
+        self._closed = False
+        self._watching = False
+
+    def open(self, fd: int) -> None:
+        """Begin writing, now that the process has its end."""
+        self.fd = fd
+        os.set_blocking(fd, False)
+        self._push()
+
+    def write(self, data: bytes, done: Callable[[], None]) -> None:
+        """Write; *done* is called when the process took it, or cannot take it any more."""
+        if self._closed or self._eof:
+            done()
+            return
+        self._queue.append([memoryview(data), done])
+        if self.fd >= 0:
+            self._push()
+
+    def finish(self) -> None:
+        """Let the process see the end of its input after what is queued."""
+        if self.tty:
+            self.write(b"\x04", lambda: None)
+            return
+        self._eof = True
+        if self.fd >= 0:
+            self._push()
+
+    def _push(self) -> None:
+        try:
+            while self._queue:
+                view, done = self._queue[0]
+                size = os.write(self.fd, view)
+                if size < len(view):
+                    self._queue[0][0] = view[size:]
+                    continue
+                self._queue.pop(0)
+                done()
+        except BlockingIOError:
+            if not self._watching:
+                self._watching = True
+                self.guest.loop.add_writer(self.fd, self._push)
+            return
+        except OSError:
+            self.close()
+            return
+        if self._watching:
+            self._watching = False
+            self.guest.loop.remove_writer(self.fd)
+        if self._eof:
+            self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        if self.fd >= 0:
+            if not self.tty:  # a terminal's descriptor belongs to its reader
+                self.guest.loop.remove_writer(self.fd)
+                os.close(self.fd)
+            elif self._watching:
+                self.guest.loop.remove_writer(self.fd)
+            self.fd = -1
+        queue, self._queue = self._queue, []
+        for _, done in queue:
+            done()
+
+
+class Watch:
+    """A client that wants a task's output: live from an offset, or head and tail at the end."""
+
+    def __init__(self, task: "Task", call: Call, live: bool, limit: int, offsets: Dict[int, int]) -> None:
+        self.task = task
+        self.call = call
+        self.live = live
+        self.limit = limit
+        self.ranges: List[Any] = [[chan, offsets.get(chan, 0), None] for chan in task.spools] if live else []
+        self.heads: Dict[str, int] = {}
+        call.on_writable = self.pump
+
+    def lag(self) -> int:
+        """Bytes that wait for this reader; none when nobody is connected to read them."""
+        if not self.live or not self.call.connected:
+            return 0
+        return int(max(self.task.spools[chan].size - at for chan, at, _ in self.ranges))
+
+    def pump(self) -> None:
+        """Send what credit allows, and the result after the last byte of an ended task."""
+        if self.task.done and not self.live:
+            self._cut()
+        for one in self.ranges:
+            chan, at, end = one
+            spool = self.task.spools[chan]
+            while at < (spool.size if end is None else end):
+                room = self.call.writable()
+                if not room:
+                    return
+                at = spool.next_offset(at)
+                data = spool.read(at, min(room, (spool.size if end is None else end) - at))
+                if not data:
+                    break
+                self.call.send(data, chan)
+                at = one[1] = at + len(data)
+        self.task.let_write()
+        if self.task.done:
+            self.task.watches.remove(self)
+            result = self.task.result()
+            result["heads"] = self.heads
+            self.call.on_writable = None
+            self.task.answered(self.call, result)
+
+    def _cut(self) -> None:
+        if self.heads:
+            return
+        for chan, spool in self.task.spools.items():
+            if spool.size <= self.limit and not spool.dropped:
+                self.ranges.append([chan, 0, spool.size])
+                self.heads[str(chan)] = spool.size
+            else:
+                head = min(self.limit // 2, spool.kept)
+                tail = max(head, spool.size - (self.limit - self.limit // 2))
+                self.ranges += [[chan, 0, head], [chan, tail, spool.size]]
+                self.heads[str(chan)] = head
+
+
+class Task:
+    """One command. Subclasses know how it runs and how it is stopped."""
+
+    kind = "run"
+
+    def __init__(self, guest: Guest, command: str, limit: int, merge: bool) -> None:
+        self.guest = guest
+        guest.next_task += 1
+        self.id = guest.next_task
+        self.command = command
+        self.session: Optional[str] = None
+        self.limit = limit
+        self.merge = merge
+        self.created = self.started = time.time()
+        self._clock = time.monotonic()
+        self.duration = 0.0
+        self.state = "queued"  # then running, exited, timed_out, interrupted, expired
+        self.why = "exited"
+        self.exit_code: Optional[int] = None
+        self.cwd = ""
+        self.spools: Dict[int, Spool] = {}
+        for chan in (OUT,) if merge else (OUT, ERR):
+            path = os.path.join(guest.state_dir, "%d.%s" % (self.id, "out" if chan == OUT else "err"))
+            self.spools[chan] = Spool(path, guest.quota)
+        self.readers: List[Reader] = []
+        self.input: Optional[Input] = None
+        self.watches: List[Watch] = []
+        self.timeout: Optional[float] = None
+        self._timer: Any = None
+        self.done = False
+        self.wanted = True  # somebody may still ask for it after its end
+        guest.tasks[self.id] = self
+
+    @property
+    def pid(self) -> int:
+        return 0
+
+    @property
+    def mark(self) -> str:
+        return "%s.%d" % (self.guest.id, self.id)
+
+    def begin(self) -> None:
+        """Note that the command runs now; its timeout counts from here."""
+        self.state = "running"
+        self.started = time.time()
+        self._clock = time.monotonic()
+        if self.timeout is not None:
+            self._timer = self.guest.loop.call_later(self.timeout, lambda: self.stop("timed_out"))
+
+    def stop(self, why: str) -> None:
+        """End the command and everything it started."""
+        raise NotImplementedError
+
+    def has_strays(self) -> bool:
+        """Return whether processes that the command left in the background still hold its output."""
+        return any(reader.fd >= 0 for reader in self.readers)
+
+    def finish(self, code: int, cwd: str) -> None:
+        """Note the end of the command; readers get the rest of its output, then the result."""
+        if self.done:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self.duration = time.monotonic() - self._clock
+        self.exit_code = {"timed_out": 124, "interrupted": 130, "expired": 124}.get(self.why, code)
+        self.cwd = cwd
+        self.drain()
+        self.state = self.why
+        self.done = True
+        if self.input is not None:
+            self.input.close()
+        if self.result()["truncated"]:
+            for spool in self.spools.values():
+                spool.keep_on_disk()
+        for watch in list(self.watches):
+            watch.pump()
+        self.guest.loop.call_soon(self.guest.forget_tasks)
+
+    def drain(self) -> bool:
+        """Read what the pipes hold now; True when no process has any of them open any more."""
+        for reader in self.readers:
+            for _ in range(4):  # more than a pipe holds: whatever a writer adds meanwhile is not waited for
+                if not reader.read():
+                    break
+        return all(reader.fd < 0 for reader in self.readers)
+
+    def result(self) -> Dict[str, Any]:
+        """Return what a client gets to know about the task."""
+        sizes = {str(chan): spool.size for chan, spool in self.spools.items()}
+        truncated = any(spool.size > self.limit or spool.dropped for spool in self.spools.values())
+        result: Dict[str, Any] = {
+            "id": self.id,
+            "kind": self.kind,
+            "command": self.command[:4096],
+            "session": self.session,
+            "pid": self.pid,
+            "strays": self.done and self.has_strays(),
+            "state": self.state,
+            "exit_code": self.exit_code,
+            "started": self.started,
+            "duration": self.duration if self.done else time.monotonic() - self._clock,
+            "cwd": self.cwd,
+            "sizes": sizes,
+            "truncated": truncated,
+        }
+        if truncated or self.kind != "run":
+            result["spill"] = {
+                str(chan): [spool.path, spool.size, spool.dropped, spool.error]
+                for chan, spool in self.spools.items()
+            }
+        return result
+
+    def watch(self, call: Call, live: bool, offsets: Optional[Dict[int, int]] = None) -> None:
+        """Answer *call* with the output and the result."""
+        watch = Watch(self, call, live, self.limit, offsets or {})
+        self.watches.append(watch)
+        call.on_detach = lambda: self._unwatch(watch)
+        call.on_cancel = call.on_detach
+        if live or self.done:
+            watch.pump()
+
+    def _unwatch(self, watch: Watch) -> None:
+        if watch in self.watches:
+            self.watches.remove(watch)
+        self.let_write()
+
+    def answered(self, call: Call, result: Dict[str, Any]) -> None:
+        """Send the result; a task that ran for this call alone has served its purpose."""
+        if self.kind == "run" and call.connected:
+            self.wanted = False
+        call.reply(result)
+
+    def output_came(self) -> None:
+        for watch in self.watches:
+            if watch.live:
+                watch.pump()
+        if any(watch.lag() > LAG for watch in self.watches):
+            for reader in self.readers:
+                reader.pause()
+
+    def let_write(self) -> None:
+        """Go on reading when no live reader is too far behind."""
+        if not any(watch.lag() > LAG for watch in self.watches):
+            for reader in self.readers:
+                reader.resume()
+
+    def stream_closed(self) -> None:
+        """Called when a pipe of the task has no writer left."""
+
+    def take_input(self, call: Call) -> None:
+        """Let a call's stream be the standard input."""
+        target = self.input
+        assert target is not None
+        call.on_data = lambda data, chan: target.write(data, lambda: call.grant(len(data)))
+        call.on_eof = target.finish
+
+    def close(self) -> None:
+        """Release everything. A long output stays on disk while it may be paged."""
+        for reader in self.readers:
+            reader.close()
+        if self.input is not None:
+            self.input.close()
+        keep = (
+            self.kind == "run"
+            and any(spool.on_disk for spool in self.spools.values())
+            and self.result()["truncated"]
+        )
+        for spool in self.spools.values():
+            spool.close(remove=not keep)
+        for suffix in (".sh", ".state"):
+            remove_quietly(os.path.join(self.guest.state_dir, "%d%s" % (self.id, suffix)))
+        if keep:
+            self.guest.spills.append([spool.path for spool in self.spools.values()])
+            while len(self.guest.spills) > SPILLS_KEPT:
+                for path in self.guest.spills.pop(0):
+                    remove_quietly(path)
+
+
+def remove_quietly(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
+
+
+class Process(Task):
+    """A task with a process tree of its own: a one-off command, a job, a terminal."""
+
+    def __init__(
+        self,
+        guest: Guest,
+        kind: str,
+        argv: List[str],
+        command: str,
+        env: Dict[str, str],
+        cwd: str,
+        limit: int,
+        merge: bool,
+        stdin: bool,
+        size: Optional[List[int]] = None,
+    ) -> None:
+        Task.__init__(self, guest, command, limit, merge or size is not None)
+        self.kind = kind
+        self.cwd = cwd
+        self.tty = -1
+        env = dict(env)
+        env[MARK] = self.mark
+        fds = self._open_tty(size) if size is not None else self._open_pipes(stdin)
+        self.nanny = Nanny(guest.loop, argv, env, cwd, fds, size is not None)
+        for fd in set(fds.values()):
+            os.close(fd)
+        self.nanny.on_exit = self._exited
+        self.nanny.on_end = self._ended
+
+    def _open_tty(self, size: List[int]) -> Dict[int, int]:
+        self.tty, slave = os.openpty()
+        set_size(self.tty, size)
+        self.readers = [Reader(self, self.tty, OUT)]
+        self.input = Input(self.guest, tty=True)
+        self.input.open(self.tty)
+        return {0: slave, 1: slave, 2: slave}
+
+    def _open_pipes(self, stdin: bool) -> Dict[int, int]:
+        fds = {}
+        if stdin:
+            fds[0], write = os.pipe()
+            self.input = Input(self.guest)
+            self.input.open(write)
+        else:
+            fds[0] = os.open("/dev/null", os.O_RDONLY)
+        for chan in self.spools:
+            read, fds[chan] = os.pipe()
+            widen(read)
+            self.readers.append(Reader(self, read, chan))
+        if self.merge:
+            fds[ERR] = fds[OUT]
+        return fds
+
+    def stop(self, why: str) -> None:
+        if self.done:
+            return
+        self.why = why
+        if self.nanny.child:
+            self.nanny.kill()
+        else:  # it is being started
+            self.guest.loop.call_later(0.005, lambda: self.stop(why))
+
+    @property
+    def pid(self) -> int:
+        return self.nanny.child
+
+    def has_strays(self) -> bool:
+        return not self.nanny.ended
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the command itself (a terminal: to its foreground processes)."""
+        if self.tty >= 0 and not self.done:
+            try:
+                os.killpg(os.tcgetpgrp(self.tty), number)
+                return
+            except OSError:
+                pass
+        if self.nanny.child and not self.done:
+            send_signal(self.nanny.child, number)
+
+    def _exited(self) -> None:
+        if self.nanny.error is not None:
+            self.why = "failed"
+            self.spools[OUT if self.merge else ERR].append(("hermes: %s\n" % self.nanny.error).encode())
+        self.guest.loop.call_soon(self._drain)
+
+    def _drain(self) -> None:
+        if self.drain() or self.why != "exited":
+            self._finish()
+        else:
+            self.guest.loop.call_later(DRAIN_GRACE, self._finish)
+
+    def stream_closed(self) -> None:
+        if self.nanny.status is not None and all(reader.fd < 0 for reader in self.readers):
+            self._finish()
+
+    def _finish(self) -> None:
+        assert self.nanny.status is not None
+        self.finish(exit_code(self.nanny.status), self.cwd)
+
+    def _ended(self) -> None:
+        self.drain()
+        for reader in self.readers:
+            reader.close()
+        self.guest.loop.call_soon(self.guest.forget_tasks)
+
+
+def set_size(fd: int, size: List[int]) -> None:
+    """Set a terminal's rows and columns; its foreground processes get SIGWINCH."""
+    rows, cols = (max(1, min(int(one), 0xFFFF)) for one in size)
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))
+
+
+def signal_number(name: Any) -> int:
+    """Return the number of a signal given as ``"TERM"``, ``"SIGTERM"`` or 15."""
+    if isinstance(name, int):
+        return name
+    number = getattr(signal, "SIG" + str(name).upper().replace("SIG", "", 1), None)
+    if number is None:
+        raise OpError("bad_request", "there is no signal %r" % name)
+    return int(number)

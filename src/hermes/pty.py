@@ -1,0 +1,130 @@
+"""Terminals in the sandbox: interactive programs, driven by keys and read as bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from .approval import Request
+from .errors import ProtocolError
+
+if TYPE_CHECKING:
+    from .job import Job
+
+__all__ = ["KEYS", "Pty"]
+
+KEYS = {
+    "Enter": b"\r",
+    "Tab": b"\t",
+    "BTab": b"\x1b[Z",
+    "Escape": b"\x1b",
+    "Space": b" ",
+    "BSpace": b"\x7f",
+    "Up": b"\x1b[A",
+    "Down": b"\x1b[B",
+    "Right": b"\x1b[C",
+    "Left": b"\x1b[D",
+    "Home": b"\x1b[H",
+    "End": b"\x1b[F",
+    "IC": b"\x1b[2~",
+    "DC": b"\x1b[3~",
+    "PPage": b"\x1b[5~",
+    "NPage": b"\x1b[6~",
+    **{f"F{n}": code for n, code in enumerate((b"\x1bOP", b"\x1bOQ", b"\x1bOR", b"\x1bOS"), 1)},
+    **{f"F{n}": b"\x1b[%d~" % code for n, code in enumerate((15, 17, 18, 19, 20, 21, 23, 24), 5)},
+}
+
+
+def key_bytes(key: str) -> bytes:
+    """Return what a terminal sends for a key named as in tmux (``Enter``, ``C-c``, ``M-x``), or for text."""
+    if key in KEYS:
+        return KEYS[key]
+    if len(key) > 2 and key[:2] == "M-":
+        return b"\x1b" + key_bytes(key[2:])
+    if len(key) == 3 and key[:2] == "C-" and (key[2].isalpha() or key[2] in "@[\\]^_?"):
+        return b"\x7f" if key[2] == "?" else bytes([ord(key[2].upper()) & 0x1F])
+    return key.encode("utf-8", "surrogateescape")
+
+
+class Pty:
+    """A program on a terminal of its own. It goes on without a client until it is closed."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._stream = job._attach(live=True, input=True)
+        self._chunks = self._stream.__aiter__()
+        self._next: asyncio.Task[bytes] | None = None
+
+    @property
+    def id(self) -> str:
+        """The id under which ``hermes jobs`` lists it."""
+        return self._job.id
+
+    async def read(self, timeout: float | None = None) -> bytes:
+        """Return what the terminal shows next; empty when the program has ended and all was read.
+
+        :param timeout: seconds to wait
+        :raises TimeoutError: nothing came; nothing is lost by it
+        """
+        if self._next is None:
+            self._next = asyncio.create_task(self._take())
+        done, _ = await asyncio.wait({self._next}, timeout=timeout)
+        if not done:
+            raise TimeoutError(f"nothing came from the terminal within {timeout} s")
+        task, self._next = self._next, None
+        return task.result()
+
+    async def _take(self) -> bytes:
+        async for _, data in self._chunks:
+            return data
+        return b""
+
+    async def write(self, data: bytes | str) -> None:
+        """Type bytes or text."""
+        if isinstance(data, str):
+            data = data.encode("utf-8", "surrogateescape")
+        box = self._job._sandbox
+        await box._approve(Request(kind="input", text=data.decode("utf-8", "replace"), backend=box.backend))
+        await self._stream.send(data)
+
+    async def send_keys(self, *keys: str) -> None:
+        """Press keys, named as in tmux (``Enter``, ``C-c``, ``Up``, ``F5``); other text is typed as it is."""
+        await self.write(b"".join(map(key_bytes, keys)))
+
+    async def resize(self, rows: int, cols: int) -> None:
+        """Change the terminal's size; the program is told."""
+        await self._job.resize(rows, cols)
+
+    async def wait(self) -> int:
+        """Read and drop what is left, and return the program's exit code (128 + n for signal n)."""
+        while await self.read():
+            pass
+        code = (await self._stream.reply()).body.get("exit_code")
+        if type(code) is not int:
+            raise ProtocolError(f"the guest sent the exit code {code!r}")
+        return code
+
+    async def detach(self) -> None:
+        """Stop reading; the program goes on."""
+        if self._next is not None:
+            self._next.cancel()
+        self._stream.cancel()
+
+    async def close(self) -> None:
+        """End the program and everything it started."""
+        await self._job.kill()
+        await self.detach()
+
+    async def __aenter__(self) -> Pty:
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._iterate()
+
+    async def _iterate(self) -> AsyncIterator[bytes]:
+        while data := await self.read():
+            yield data

@@ -1,0 +1,630 @@
+"""The sandbox: what a user holds. One place, and everything that can be done in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import approval as approvals
+from . import backends
+from .config import Config, Lifetime, load
+from .errors import CommandError, HermesError, JobError, SandboxGone, Unreachable
+from .session import OnOutput, Result, SessionInfo, Shell, Stdin, command_bytes, run_command
+from .state import SandboxRecord, Store, owner
+
+if TYPE_CHECKING:
+    from .backends.base import Backend
+    from .channel.channel import Channel
+    from .files import Files
+    from .job import Job, JobInfo
+    from .pty import Pty
+
+__all__ = ["Sandbox"]
+
+DEFAULT_SESSION = "default"
+
+
+class Sandbox:
+    """A place where commands run, opened by ``async with``.
+
+    A sandbox with a name lives on when it is left and is found again under that name; one without is
+    destroyed when it is left.
+    """
+
+    def __init__(
+        self,
+        backend: str | None = None,
+        *,
+        name: str | None = None,
+        workspace: str | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        approval: approvals.Mode | None = None,
+        on_approval: approvals.OnApproval | None = None,
+        judge: approvals.Judge | None = None,
+        lifetime: Lifetime | None = None,
+        reconnect_for: float = 60.0,
+        config: Config | None = None,
+        **options: Any,
+    ) -> None:
+        """Describe the sandbox; nothing is started before it is opened.
+
+        :param backend: the place's name, None for the configured one
+        :param workspace: ``private``, ``here`` or a path
+        :param cwd: where sessions begin, inside; None for the workspace
+        :param env: variables of every session
+        :param timeout: seconds a command may take when it does not say so itself, None for no limit
+        :param approval: ``ask``, ``strict`` or ``off``; None for the configured mode
+        :param on_approval: answers what must be asked; without it that is refused
+        :param reconnect_for: seconds for which a lost link is sought before calls fail
+        :param options: the backend's own, and ``image``, ``network``, ``limits``, ``persistent``
+        """
+        self._given_config = config
+        self.backend = backend or ""
+        self.named = name is not None
+        self.name = name or f"tmp-{secrets.token_hex(4)}"
+        self.id = ""
+        self.cwd = cwd or ""
+        self._env = dict(env or {})
+        self._timeout = timeout
+        self._mode: approvals.Mode | None = approval
+        self._on_approval = on_approval
+        self._judge: approvals.Judge = judge or approvals.AllowAll()
+        self._lifetime = lifetime
+        self._reconnect_for = reconnect_for
+        self._workspace = workspace
+        self._options = options
+        self._place: Backend | None = None
+        self._open_channel: Channel | None = None
+        self._record: SandboxRecord | None = None
+        self._store = Store()
+        self._sessions: set[str] = set()
+        self._base: dict[str, Any] = {}
+        self._judged = False
+        self._attached = False
+
+    # --- opening and leaving
+
+    async def open(self, *, create: bool = True) -> Sandbox:
+        """Bring the place up, or attach to it when it has a name and is there.
+
+        :param create: False attaches only
+        :raises SandboxGone: there is none of that name and none was to be made
+        :raises BackendError: it could not be brought up
+        """
+        if self._open_channel is not None:
+            return self
+        kind = await asyncio.to_thread(self._settle)
+        lock = await asyncio.to_thread(self._store.lock, self.backend, self.name)
+        try:
+            await asyncio.to_thread(lock.acquire)
+            record = await asyncio.to_thread(self._store.get, self.backend, self.name) if self.named else None
+            if record is not None:
+                place = kind(self._spec(record.id, record.options), self._config)
+                if await self._found(place, record):
+                    self._attached = True
+                else:
+                    with contextlib.suppress(HermesError):
+                        await place.destroy()
+                    await asyncio.to_thread(self._store.remove, record)
+                    record = None
+            if record is None:
+                if not create:
+                    raise SandboxGone(
+                        f"there is no {self.backend} sandbox '{self.name}' that runs",
+                        reason="it was never made, or has ended",
+                        hint="'hermes sandbox ls' shows those that do.",
+                    )
+                place, record = await self._create(kind)
+            self._place, self._record, self.id = place, record, record.id
+            await self._attach(start=not self._attached)
+        except BaseException:
+            if self._place is not None and not self._attached:
+                with contextlib.suppress(Exception):
+                    await self._place.destroy()
+                if self._record is not None:
+                    await asyncio.to_thread(self._store.remove, self._record)
+            raise
+        finally:
+            await asyncio.to_thread(lock.release)
+        return self
+
+    def _settle(self) -> type[Backend]:
+        """Fill in from the configuration what was not given, and return the backend."""
+        self._config = config = self._given_config or load()
+        self.backend = self.backend or config.sandbox or "auto"
+        if self.backend == "auto":
+            self.backend = self._store.pinned() or "local"
+        if self._timeout is None:
+            self._timeout = config.timeout
+        self._mode = self._mode or config.approvals.mode
+        self._lifetime = self._lifetime or config.lifetime
+        self._workspace = self._workspace or config.workspace
+        return backends.load(self.backend)
+
+    def _spec(self, ident: str, options: Mapping[str, Any]) -> Any:
+        from .backends.base import Spec
+
+        common = {key: options[key] for key in ("image", "network", "limits", "persistent") if key in options}
+        own = {key: value for key, value in options.items() if key not in common and key != "workspace"}
+        return Spec(
+            name=self.name,
+            id=ident,
+            named=self.named,
+            workspace=options.get("workspace", self._workspace),
+            here=os.getcwd(),
+            env=self._env,
+            lifetime=self._life,
+            options=own,
+            **common,
+        )
+
+    @staticmethod
+    async def _found(place: Backend, record: SandboxRecord) -> bool:
+        """Return whether a place runs, waking it where it can sleep."""
+        if await place.find(record.locator):
+            return True
+        if not place.capabilities.suspend:
+            return False
+        try:
+            await place.resume()
+        except Unreachable:
+            raise
+        except SandboxGone:
+            return False
+        return True
+
+    async def _create(self, kind: type[Backend]) -> tuple[Backend, SandboxRecord]:
+        options = dict(self._options)
+        if self._workspace is not None:
+            options["workspace"] = self._workspace
+        ident = secrets.token_hex(8)
+        place = kind(self._spec(ident, options), self._config)
+        place.check_spec()
+        await kind.check(self._config)
+        pid, boot = await asyncio.to_thread(owner)
+        record = SandboxRecord(
+            name=self.name,
+            backend=self.backend,
+            id=ident,
+            created=time.time(),
+            owner_pid=pid,
+            owner_boot=boot,
+            workspace=self._workspace,
+            named=self.named,
+            options=options,
+            last_used=time.time(),
+        )
+        # Written before anything is started: what a crash leaves can then be found.
+        await asyncio.to_thread(self._store.put, record)
+        try:
+            record.locator = await place.create()
+            await asyncio.to_thread(self._store.put, record)
+        except BaseException as error:
+            if not (isinstance(error, HermesError) and error.context.get("left")):
+                await asyncio.to_thread(self._store.remove, record)
+            raise
+        return place, record
+
+    async def _attach(self, *, start: bool) -> None:
+        from .channel.channel import Channel
+
+        place = self._place
+        assert place is not None and self._record is not None
+        dirs = place.guest_dirs()
+        lifetime = self._life
+        settings = {
+            "idle": lifetime.idle_guest,
+            "detached": lifetime.detached,
+            "quota": self._config.output.spill_quota,
+        }
+        workspace = getattr(place, "workspace", None)
+        self.cwd = self.cwd or (workspace() if callable(workspace) else "")
+        options = {"id": self.id, "run_dir": dirs.run_dir, "state_dir": dirs.state_dir, **settings}
+        if self.cwd:
+            options["cwd"] = self.cwd
+        channel = Channel(place, options, reconnect_for=self._reconnect_for, hello=settings)
+        try:
+            await channel.open_connection(start=start)
+        except BaseException:
+            await channel.close()
+            raise
+        self._open_channel = channel
+        self.cwd = self.cwd or str(channel.guest.get("cwd", ""))
+        base_env = {**(place.session_env() or {}), **self._env}
+        self._base = {"base_cwd": self.cwd}
+        if base_env:
+            self._base["base_env"] = base_env
+        self._judged = place.capabilities.judged
+        await asyncio.to_thread(self._store.touch, self._record)
+
+    async def close(self) -> None:
+        """Leave: what runs inside goes on. Does nothing when it was left before."""
+        channel, self._open_channel = self._open_channel, None
+        if channel is not None:
+            await channel.close()
+
+    async def destroy(self) -> None:
+        """End everything that runs in the sandbox and remove the sandbox. Does nothing the second time."""
+        channel = self._open_channel
+        if channel is not None:
+            with contextlib.suppress(HermesError, TimeoutError):
+                await channel.call("shutdown", timeout=5.0)
+        await self.close()
+        place, self._place = self._place, None
+        if place is not None:
+            await place.destroy()
+        if self._record is not None:
+            await asyncio.to_thread(self._store.remove, self._record)
+            self._record = None
+
+    async def __aenter__(self) -> Sandbox:
+        return await self.open()
+
+    async def __aexit__(self, *exc: object) -> None:
+        if self.named:
+            await self.close()
+        else:
+            await asyncio.shield(self.destroy())
+
+    # --- running commands
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: Stdin | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        merge_stderr: bool = False,
+        on_output: OnOutput | None = None,
+        on_stderr: OnOutput | None = None,
+        max_output: int | None = None,
+        session: str | None = None,
+    ) -> Result:
+        """Run a command in a session that keeps its directory, variables and functions.
+
+        :param command: shell text, or an argv that is quoted
+        :param timeout: seconds; the command and all it started are ended then, the session lives on
+        :param stdin: what it reads; nothing by default
+        :param env: variables for this command only
+        :param cwd: directory for this command only
+        :param merge_stderr: stderr goes into stdout, in true order
+        :param on_output: gets stdout as it comes, and stderr too when there is no *on_stderr*
+        :param max_output: bytes of each stream that the result may hold; the rest is in ``spill``
+        :param session: the session's name, None for the default one
+        :raises Refused: approval said no
+        :raises CommandError: it could not be started as asked
+        :raises SandboxGone: the sandbox ended; the command is not run again
+        """
+        name = session or DEFAULT_SESSION
+        args = self._args(timeout, env, cwd, merge_stderr, max_output)
+        args["session"] = name
+        first = name not in self._sessions
+        if first:
+            args.update(self._base)
+        result = await self._run("run", command, args, stdin, on_output, on_stderr, name)
+        if first:
+            self._sessions.add(name)
+        return result
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        timeout: float | None = None,
+        stdin: Stdin | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        merge_stderr: bool = False,
+        on_output: OnOutput | None = None,
+        on_stderr: OnOutput | None = None,
+        max_output: int | None = None,
+    ) -> Result:
+        """Run a command in a shell of its own, as ``bash -c`` does; see :meth:`run`."""
+        args = self._args(timeout, env, cwd, merge_stderr, max_output)
+        args.update(self._base)
+        return await self._run("run", command, args, stdin, on_output, on_stderr, None)
+
+    def _args(
+        self,
+        timeout: float | None,
+        env: Mapping[str, str] | None,
+        cwd: str | None,
+        merge_stderr: bool,
+        max_output: int | None,
+    ) -> dict[str, Any]:
+        limit = self._config.output.limit if max_output is None else max_output
+        if limit < 0:
+            raise CommandError(f"max_output is {limit}; it has to be 0 or more", code="command_invalid")
+        if timeout is None:
+            timeout = self._timeout
+        elif timeout < 0:
+            raise CommandError(
+                f"timeout is {timeout}; it has to be 0 or more seconds", code="command_invalid"
+            )
+        args: dict[str, Any] = {"limit": limit}
+        if timeout is not None:
+            args["timeout"] = timeout
+        if env:
+            args["env"] = dict(env)
+        if cwd is not None:
+            args["cwd"] = os.fspath(cwd)
+        if merge_stderr:
+            args["merge"] = True
+        return args
+
+    async def _run(
+        self,
+        kind: Any,
+        command: str | Sequence[str],
+        args: dict[str, Any],
+        stdin: Stdin | None,
+        on_output: OnOutput | None,
+        on_stderr: OnOutput | None,
+        session: str | None,
+    ) -> Result:
+        raw = command_bytes(command)
+        args["command_size"] = len(raw)
+        if self._judged:
+            text = raw.decode("utf-8", "surrogateescape")
+            await self._approve(
+                approvals.Request(
+                    kind=kind, text=text, cwd=args.get("cwd"), session=session, backend=self.backend
+                )
+            )
+        return await run_command(
+            self._channel,
+            args,
+            raw,
+            limit=args["limit"],
+            stdin=stdin,
+            on_output=on_output,
+            on_stderr=on_stderr,
+        )
+
+    async def _approve(self, request: approvals.Request) -> None:
+        if self._judged:
+            mode = self._mode or self._config.approvals.mode
+            await approvals.check(self._judge, request, mode=mode, on_approval=self._on_approval)
+
+    async def shell(
+        self, name: str | None = None, *, cwd: str | None = None, env: Mapping[str, str] | None = None
+    ) -> Shell:
+        """Return the session of that name, which is made when there is none; None makes an anonymous one.
+
+        :param cwd: where a new session begins
+        :param env: further variables of a new session
+        :raises CommandError: that directory cannot be used
+        """
+        name = name or f"s-{secrets.token_hex(4)}"
+        args = {"session": name, **self._base}
+        if cwd is not None:
+            args["base_cwd"] = os.path.join(self.cwd, cwd)
+        if env:
+            args["base_env"] = {**args.get("base_env", {}), **env}
+        await self._channel.call("session.open", args)
+        self._sessions.add(name)
+        return Shell(self, name)
+
+    async def sessions(self) -> list[SessionInfo]:
+        """Return the sessions that are open, of all clients."""
+        found = (await self._channel.call("session.list")).body.get("sessions", [])
+        return [
+            SessionInfo(
+                name=str(one["name"]),
+                cwd=str(one["cwd"]),
+                created=float(one["created"]),
+                running=one.get("running"),
+                queued=int(one["queued"]),
+            )
+            for one in found
+        ]
+
+    def _forget_session(self, name: str) -> None:
+        self._sessions.discard(name)
+
+    # --- jobs and terminals
+
+    async def start(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        pty: tuple[int, int] | None = None,
+    ) -> Job:
+        """Start a background command and return at once. It outlives this client.
+
+        It begins with the directory, variables and functions that the default session has now.
+
+        :param pty: rows and columns of a terminal to run it on
+        :raises Refused: approval said no
+        """
+        from .job import Job
+
+        raw = command_bytes(command)
+        text = raw.decode("utf-8", "surrogateescape")
+        await self._approve(approvals.Request(kind="start", text=text, cwd=cwd, backend=self.backend))
+        args = self._args(timeout, env, cwd, True, None)
+        if pty is not None:
+            args["size"] = list(pty)
+            args["term"] = "xterm-256color"
+        reply = await self._channel.call("start", {**self._base, **args, "session": DEFAULT_SESSION}, raw)
+        return Job(self, int(reply.body["id"]), text)
+
+    async def pty(
+        self,
+        command: str | Sequence[str] | None = None,
+        *,
+        rows: int = 24,
+        cols: int = 80,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        term: str = "xterm-256color",
+    ) -> Pty:
+        """Start a program on a terminal, an interactive shell by default.
+
+        :raises Refused: approval said no
+        """
+        from .job import Job
+        from .pty import Pty
+
+        raw = b"" if command is None else command_bytes(command)
+        text = raw.decode("utf-8", "surrogateescape")
+        await self._approve(approvals.Request(kind="pty", text=text, cwd=cwd, backend=self.backend))
+        args = self._args(None, env, cwd, True, None)
+        args.pop("timeout", None)
+        reply = await self._channel.call(
+            "start", {**self._base, **args, "size": [rows, cols], "term": term}, raw
+        )
+        return Pty(Job(self, int(reply.body["id"]), text))
+
+    async def jobs(self) -> list[JobInfo]:
+        """Return every command that runs or may be asked for, and every process left in the background."""
+        from .job import JobInfo
+
+        found = (await self._channel.call("tasks")).body.get("tasks", [])
+        return [JobInfo.from_guest(one) for one in found]
+
+    async def job(self, ident: str) -> Job:
+        """Return a job by its id, also one that another client started.
+
+        :raises JobError: code ``job_unknown``
+        """
+        from .job import Job
+
+        info = await self._job_info(ident)
+        if info.kind == "stray":
+            raise JobError(
+                f"{ident} is a process that a command left behind, not a job",
+                code="job_unknown",
+                hint="It can be ended with 'hermes jobs kill'; its output went where its command sent it.",
+            )
+        return Job(self, int(info.id), info.command)
+
+    async def kill(self, ident: str, signal: str | int | None = None) -> None:
+        """End a job or a stray process by its id, with all it started, or send it a signal.
+
+        :raises JobError: code ``job_unknown``
+        """
+        await self._channel.call("kill", {"task": int(ident) if ident.isdigit() else ident, "signal": signal})
+
+    async def _job_info(self, ident: str) -> JobInfo:
+        for info in await self.jobs():
+            if info.id == ident:
+                return info
+        raise JobError(
+            f"there is no job {ident} here (any more)",
+            code="job_unknown",
+            hint="'hermes jobs ls' lists them.",
+        )
+
+    # --- files and ports
+
+    @property
+    def files(self) -> Files:
+        """The files of the sandbox."""
+        from .files import Files
+
+        return Files(self._channel, approve=self._approve_write)
+
+    async def _approve_write(self, path: str) -> None:
+        await self._approve(approvals.Request(kind="write", text=path, backend=self.backend))
+
+    def forward(
+        self, port: int, *, host: str = "127.0.0.1", local_port: int = 0
+    ) -> contextlib.AbstractAsyncContextManager[int]:
+        """Make a port of the sandbox reachable on 127.0.0.1 of this machine while the context lasts.
+
+        Yields the local port.
+
+        :raises PortError: code ``port_in_use``; the wanted local port is taken
+        """
+        from .forward import forward
+
+        return forward(self._channel, port, host=host, local_port=local_port)
+
+    # --- the place
+
+    async def suspend(self) -> None:
+        """Stop the place so that it costs little, keeping its files.
+
+        :raises UnsupportedError: this place cannot
+        """
+        place = self._the_place()
+        await place.suspend()
+        await self.close()
+
+    async def resume(self) -> None:
+        """Start the place again and attach to it.
+
+        :raises UnsupportedError: this place cannot
+        """
+        await self._the_place().resume()
+        if self._open_channel is None:
+            await self._attach(start=True)
+
+    async def snapshot(self) -> str:
+        """Keep the state of the place's files and return the snapshot's id.
+
+        :raises UnsupportedError: this place cannot
+        """
+        return await self._the_place().snapshot()
+
+    def describe(self) -> dict[str, Any]:
+        """Return the facts of this sandbox as plain values: isolation, persistence, limits, what is verified."""
+        place = self._the_place()
+        can = place.capabilities
+        guest = self._open_channel.guest if self._open_channel is not None else {}
+        return {
+            "name": self.name,
+            "id": self.id,
+            "backend": self.backend,
+            "isolation": can.isolation,
+            "persistent": can.persistent,
+            "suspend": can.suspend,
+            "snapshot": can.snapshot,
+            "network_off": can.network_off,
+            "limits": sorted(can.limits),
+            "verified": can.verified,
+            "exceptions": dict(can.exceptions),
+            "cwd": self.cwd,
+            "judge": self._judge.name if self._judged else None,
+            "approval": self._mode if self._judged else None,
+            "channel": self._open_channel.path if self._open_channel is not None else None,
+            "python": guest.get("python"),
+            "lifetime": {
+                "detached": self._life.detached,
+                "idle_guest": self._life.idle_guest,
+                "idle_stop": self._life.idle_stop,
+                "ttl": self._life.ttl,
+            },
+        }
+
+    @property
+    def _life(self) -> Lifetime:
+        return self._lifetime or self._config.lifetime
+
+    @property
+    def _channel(self) -> Channel:
+        if self._open_channel is None:
+            raise SandboxGone(
+                f"the sandbox '{self.name}' is not open here",
+                reason="closed here",
+                hint="Use it inside 'async with', or call open() first.",
+            )
+        return self._open_channel
+
+    def _the_place(self) -> Backend:
+        if self._place is None:
+            raise SandboxGone(f"the sandbox '{self.name}' is not open here", reason="closed here")
+        return self._place
