@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -92,7 +92,7 @@ class Job:
             n = None if n is None else n - len(reply.raw)
         return b"".join(parts)
 
-    async def follow(self, offset: int = 0) -> AsyncIterator[bytes]:
+    async def follow(self, offset: int = 0) -> AsyncGenerator[bytes, None]:
         """Yield the output from *offset* as it comes, until the job has ended."""
         stream = self._attach(live=True, offset=offset)
         try:

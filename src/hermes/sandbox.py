@@ -86,6 +86,7 @@ class Sandbox:
         self._store = Store()
         self._sessions: set[str] = set()
         self._base: dict[str, Any] = {}
+        self._here = ""
         self._judged = False
         self._attached = False
 
@@ -138,6 +139,7 @@ class Sandbox:
     def _settle(self) -> type[Backend]:
         """Fill in from the configuration what was not given, and return the backend."""
         self._config = config = self._given_config or load()
+        self._here = os.getcwd()
         self.backend = self.backend or config.sandbox or "auto"
         if self.backend == "auto":
             self.backend = self._store.pinned() or "local"
@@ -158,7 +160,7 @@ class Sandbox:
             id=ident,
             named=self.named,
             workspace=options.get("workspace", self._workspace),
-            here=os.getcwd(),
+            here=self._here,
             env=self._env,
             lifetime=self._life,
             options=own,
@@ -224,8 +226,7 @@ class Sandbox:
             "detached": lifetime.detached,
             "quota": self._config.output.spill_quota,
         }
-        workspace = getattr(place, "workspace", None)
-        self.cwd = self.cwd or (workspace() if callable(workspace) else "")
+        self.cwd = self.cwd or place.workspace()
         options = {"id": self.id, "run_dir": dirs.run_dir, "state_dir": dirs.state_dir, **settings}
         if self.cwd:
             options["cwd"] = self.cwd

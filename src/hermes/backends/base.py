@@ -186,6 +186,9 @@ class Backend(ABC):
     name: ClassVar[str]
     """The backend's name as users write it."""
 
+    encoding: Encoding = "binary"
+    """What the streams of ``exec_channel`` carry; see :attr:`ByteChannel.encoding`."""
+
     def __init__(self, spec: Spec, config: Config) -> None:
         self.spec = spec
         self.config = config
@@ -312,6 +315,10 @@ class Backend(ABC):
     @abstractmethod
     def guest_dirs(self) -> GuestDirs:
         """Where the guest keeps its socket and its spill files. The same for every client of this place."""
+
+    def workspace(self) -> str:
+        """The directory inside in which sessions begin; empty for wherever the guest itself begins."""
+        return ""
 
     def session_env(self) -> Mapping[str, str] | None:
         """The environment that a new session starts from, or None for that of the guest's own process.

@@ -21,7 +21,7 @@ from hermes.guest.dirs import SOCKET, default_dir
 
 from ._channels import ProcessChannel, SocketChannel
 from ._connect import connect_guest
-from .base import Backend, ByteChannel, Capabilities, GuestDirs
+from .base import Backend, ByteChannel, Capabilities, GuestDirs, Spec
 
 # The agent's own password for sudo is hermes's business, never a command's.
 PRIVATE = frozenset({"HERMES_SUDO_PASSWORD"})
@@ -33,6 +33,11 @@ class LocalBackend(Backend):
 
     name: ClassVar[str] = "local"
 
+    def __init__(self, spec: Spec, config: Config) -> None:
+        super().__init__(spec, config)
+        self._dirs: GuestDirs | None = None
+        self._workspace = ""
+
     @classmethod
     async def check(cls, config: Config) -> None:
         if sys.platform == "win32":
@@ -41,7 +46,7 @@ class LocalBackend(Backend):
                 code="backend_unavailable",
                 hint="Install hermes inside WSL and run it there.",
             )
-        if shutil.which("bash") is None and shutil.which("sh") is None:
+        if await asyncio.to_thread(_find_shell) is None:
             raise BackendError(
                 "there is neither bash nor sh on the PATH",
                 code="backend_unavailable",
@@ -68,34 +73,44 @@ class LocalBackend(Backend):
             raise self._unsupported("an image", "local runs on this machine as it is")
 
     async def create(self) -> dict[str, Any]:
-        workspace = self.workspace()
-        if self.spec.workspace == "private":
-            await asyncio.to_thread(os.makedirs, workspace, 0o700, True)
-        elif not await asyncio.to_thread(os.path.isdir, workspace):
-            raise BackendError(f"the workspace {workspace} is not a directory; nothing was started")
-        dirs = self.guest_dirs()
-        return {"run_dir": dirs.run_dir, "state_dir": dirs.state_dir}
+        return await asyncio.to_thread(self._create)
 
-    def workspace(self) -> str:
-        """Return the directory in which sessions begin."""
+    def _create(self) -> dict[str, Any]:
+        self._dirs = self._default_dirs()
+        here = self.spec.here or os.getcwd()
         if self.spec.workspace == "private":
-            return str(self._state() / "workspace")
-        if self.spec.workspace in (None, "here"):
-            return self.spec.here or os.getcwd()
-        return os.path.abspath(os.path.expanduser(self.spec.workspace))
+            workspace = str(Path(self._dirs.state_dir).parent / "workspace")
+            os.makedirs(workspace, 0o700, exist_ok=True)
+        elif self.spec.workspace in (None, "here"):
+            workspace = here
+        else:
+            workspace = os.path.abspath(os.path.join(here, os.path.expanduser(self.spec.workspace)))
+        if not os.path.isdir(workspace):
+            raise BackendError(f"the workspace {workspace} is not a directory; nothing was started")
+        self._workspace = workspace
+        return {**self._dirs._asdict(), "workspace": workspace}
 
     async def find(self, locator: Mapping[str, Any]) -> bool:
-        run_dir = locator.get("run_dir")
-        if run_dir != self.guest_dirs().run_dir:
+        run_dir, state_dir, workspace = (locator.get(key) for key in ("run_dir", "state_dir", "workspace"))
+        if not (isinstance(run_dir, str) and isinstance(state_dir, str) and isinstance(workspace, str)):
             return False
+        if os.path.basename(run_dir) != self.spec.id:
+            return False
+        self._dirs, self._workspace = GuestDirs(run_dir, state_dir), workspace
+        return await self._alive(self._dirs)
+
+    async def _alive(self, dirs: GuestDirs) -> bool:
         try:
-            sock = await asyncio.to_thread(connect_guest, run_dir, SOCKET, os.geteuid())
+            sock = await asyncio.to_thread(connect_guest, dirs.run_dir, SOCKET, os.geteuid())
         except Unreachable:
             raise
         except SandboxGone:
             return False
         sock.close()
         return True
+
+    def workspace(self) -> str:
+        return self._workspace
 
     async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
         return ProcessChannel(argv)
@@ -105,7 +120,7 @@ class LocalBackend(Backend):
 
     async def diagnose(self, reason: str) -> str:
         try:
-            alive = await self.find(self.guest_dirs()._asdict())
+            alive = await self._alive(self.guest_dirs())
         except HermesError:
             return ""
         return "" if alive else f"its guest process on this machine has ended ({reason})"
@@ -114,7 +129,8 @@ class LocalBackend(Backend):
         return (self.config.local.python or sys.executable, "-I", "-S")
 
     def guest_dirs(self) -> GuestDirs:
-        return GuestDirs(run_dir=default_dir(self.spec.id), state_dir=str(self._state() / "spill"))
+        assert self._dirs is not None, "neither created nor found"
+        return self._dirs
 
     def session_env(self) -> Mapping[str, str]:
         return {key: value for key, value in os.environ.items() if key not in PRIVATE}
@@ -122,11 +138,12 @@ class LocalBackend(Backend):
     async def destroy(self) -> None:
         await asyncio.to_thread(self._destroy)
 
-    def _state(self) -> Path:
-        return home() / "sandboxes" / f"local-{self.spec.id}"
+    def _default_dirs(self) -> GuestDirs:
+        state = home() / "sandboxes" / f"local-{self.spec.id}"
+        return GuestDirs(run_dir=default_dir(self.spec.id), state_dir=str(state / "spill"))
 
     def _destroy(self) -> None:
-        run_dir = self.guest_dirs().run_dir
+        run_dir, state_dir = self._dirs or self._default_dirs()
         pid = _guest_pid(run_dir)
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -140,7 +157,7 @@ class LocalBackend(Backend):
                     break
                 time.sleep(0.005)
         left = []
-        for path in (run_dir, str(self._state())):
+        for path in (run_dir, os.path.dirname(state_dir)):
             shutil.rmtree(path, ignore_errors=True)
             if os.path.lexists(path):
                 left.append(path)
@@ -149,6 +166,10 @@ class LocalBackend(Backend):
                 f"the sandbox was ended, but these directories could not be removed: {', '.join(left)}",
                 context={"left": left},
             )
+
+
+def _find_shell() -> str | None:
+    return shutil.which("bash") or shutil.which("sh")
 
 
 def _guest_pid(run_dir: str) -> int | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import base64
 import functools
 import graphlib
 import json
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,24 +23,33 @@ from hermes.errors import BackendError, SandboxGone
 if TYPE_CHECKING:
     from hermes.backends.base import Backend, ByteChannel
 
+READY = b"HERMES-READY "
 MARKER = b"HERMES-GUEST "
 MAX_NOISE = 1 << 20
 
 GUEST = Path(__file__).parent.parent / "guest"
 TYPES = frozenset({"Callable", "Dict", "List", "Optional", "Sequence", "Set", "Tuple", "Union"})
 
-STAGE = """import os,sys,json,types,zlib
-d=b''
+STAGE = """import os,sys,json,types,zlib,base64
+{prepare}d=b''
 while len(d)<{size}:
  c=os.read(0,{size}-len(d))
  if not c:sys.exit(1)
  d+=c
-o,m=json.loads(zlib.decompress(d).decode())
+o,m=json.loads(zlib.decompress({decode}).decode())
 p=types.ModuleType('hermes_guest');p.__path__=[];sys.modules['hermes_guest']=p
 for n,s in m:
  q='hermes_guest.'+n;t=types.ModuleType(q);t.__package__='hermes_guest';sys.modules[q]=t;setattr(p,n,t)
  exec(compile(s,q,'exec'),t.__dict__)
 t.main(o)"""
+
+
+# On a terminal: it must neither echo nor edit, and says when it is ready, since what came before is lost.
+PREPARE = """try:
+ import tty;tty.setraw(0)
+except Exception:pass
+os.write(1,b'HERMES-READY \\n')
+"""
 
 
 class _Strip(ast.NodeTransformer):
@@ -113,75 +123,72 @@ def payload(options: Mapping[str, Any]) -> bytes:
 
 
 class Boot:
-    """The bytes before the first frame: waits for the announcement, then gives the stream away."""
+    """The bytes before the first frame: finds lines after a marker, then gives the stream away."""
 
     def __init__(self) -> None:
         self._seen = b""
-        self._announced: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._on_data: Callable[[bytes], None] = self._search
-        self._on_close: Callable[[str | None], None] = self._closed
-        self._rest = b""
-        self._over: list[str | None] = []
+        self._marker = b""
+        self._line: asyncio.Future[bytes] | None = None
+        self._ended: list[str | None] = []
+        self.on_data: Callable[[bytes], None] = self._search
+        self.on_close: Callable[[str | None], None] = self._closed
 
     def data(self, data: bytes) -> None:
-        self._on_data(data)
+        self.on_data(data)
 
     def close(self, reason: str | None) -> None:
-        self._on_close(reason)
+        self.on_close(reason)
 
-    async def announcement(self) -> dict[str, Any]:
-        """Wait for what the guest says of itself.
+    async def line(self, marker: bytes) -> bytes:
+        """Wait for a line with this marker and return what follows it; everything before it is noise.
 
-        :raises BackendError: something else came, or the stream ended
+        :raises BackendError: the stream ended, or nothing but noise came
         """
-        return await self._announced
+        self._marker = marker
+        self._line = asyncio.get_running_loop().create_future()
+        self._search(b"")
+        if self._ended:
+            self._closed(self._ended[0])
+        return await self._line
 
     def hand_over(self, on_data: Callable[[bytes], None], on_close: Callable[[str | None], None]) -> None:
-        """Give the stream away, with what came after the announcement."""
-        self._on_data, self._on_close = on_data, on_close
-        if self._rest:
-            on_data(self._rest)
-        for reason in self._over:
-            on_close(reason)
+        """Give the stream away, with what came after the last line."""
+        self.on_data, self.on_close = on_data, on_close
+        if self._seen:
+            on_data(self._seen)
+        if self._ended:
+            on_close(self._ended[0])
 
     def _search(self, data: bytes) -> None:
         self._seen += data
-        before, marker, after = self._seen.partition(MARKER)
+        if self._line is None or self._line.done():
+            return
+        before, marker, after = self._seen.partition(self._marker)
         line, newline, rest = after.partition(b"\n")
         if marker and newline:
-            self._rest = rest
-            self._on_data = self._keep
-            self._on_close = self._over.append
-            try:
-                answer = json.loads(line)
-                if not isinstance(answer, dict):
-                    raise ValueError("not an object")
-            except (ValueError, RecursionError) as error:
-                self._fail(f"the guest announced itself with nonsense: {error}")
-            else:
-                if not self._announced.done():
-                    self._announced.set_result(answer)
+            self._seen = rest
+            self._line.set_result(line)
         elif len(self._seen) > MAX_NOISE:
             self._fail(f"{MAX_NOISE} bytes came, and no guest announced itself; the last: {before[-200:]!r}")
 
-    def _keep(self, data: bytes) -> None:
-        self._rest += data
-
     def _closed(self, reason: str | None) -> None:
+        self._ended = [reason]
         noise = self._seen[-500:].decode("utf-8", "replace").strip()
         said = "; ".join(text for text in (reason, noise) if text)
         self._fail("the process that should have become the guest ended" + (f": {said}" if said else ""))
 
     def _fail(self, message: str) -> None:
-        if not self._announced.done():
-            self._announced.set_exception(
-                BackendError(
-                    f"{message}; no command was run",
-                    code="guest_failed",
-                    operation="boot",
-                    hint="The place needs a Python 3.6 or later that starts with 'python3'.",
-                )
-            )
+        if self._line is not None and not self._line.done():
+            self._line.set_exception(_failed(message))
+
+
+def _failed(message: str) -> BackendError:
+    return BackendError(
+        f"{message}; no command was run",
+        code="guest_failed",
+        operation="boot",
+        hint="The place needs a Python 3.6 or later under the name python3.",
+    )
 
 
 async def start_guest(
@@ -192,32 +199,36 @@ async def start_guest(
     :raises BackendError: it did not announce itself in time, or said why it cannot run
     """
     data = await asyncio.to_thread(payload, options)
-    argv: Sequence[str] = [*backend.guest_python(), "-c", STAGE.format(size=len(data))]
-    channel = await backend.exec_channel(argv)
+    text = backend.encoding == "text"
+    if text:
+        data = base64.encodebytes(data)
+        script = STAGE.format(size=len(data), prepare=PREPARE, decode="base64.b64decode(d)")
+    else:
+        script = STAGE.format(size=len(data), prepare="", decode="d")
+    channel = await backend.exec_channel([*backend.guest_python(), "-c", script])
     boot = Boot()
     try:
         async with asyncio.timeout(timeout):
             await channel.start(boot.data, boot.close)
+            if text:
+                await boot.line(READY)
             channel.write(data)
-            answer = await boot.announcement()
-    except TimeoutError:
+            announced = await boot.line(MARKER)
+        answer = json.loads(announced)
+        if not isinstance(answer, dict):
+            raise ValueError("not an object")
+    except BaseException as error:
         await channel.close()
-        raise BackendError(
-            f"the guest did not answer within {timeout:g} s; no command was run",
-            code="guest_failed",
-            operation="boot",
-        ) from None
-    except BaseException:
-        await channel.close()
+        if isinstance(error, TimeoutError):
+            raise _failed(f"the guest did not answer within {timeout:g} s") from None
+        if isinstance(error, ValueError | RecursionError):
+            raise _failed(f"the guest announced itself with nonsense: {error}") from error
         raise
-    error = answer.get("error")
-    if error is not None:
+    error_text = answer.get("error")
+    if error_text is not None:
         await channel.close()
+        reason = str(error_text)[:1000]
         if answer.get("missing"):
-            raise SandboxGone(
-                "the guest is not running any more", reason=str(error)[:200], operation="attach"
-            )
-        raise BackendError(
-            f"the guest cannot run there: {str(error)[:1000]}", code="guest_failed", operation="boot"
-        )
+            raise SandboxGone("the guest is not running any more", reason=reason, operation="attach")
+        raise _failed(f"the guest cannot run there: {reason}")
     return channel, boot, answer

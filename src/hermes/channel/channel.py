@@ -268,7 +268,7 @@ class Channel:
         self._reconnect_for = reconnect_for
         self._hello = dict(hello or {})
         self._client = uuid.uuid4().hex
-        self._link = Link(Binary.chunk)
+        self._link = Link((Binary if backend.encoding == "binary" else Text).chunk)
         self._streams: dict[int, Stream] = {}
         self._next = 0
         self._wire: _Wire | None = None

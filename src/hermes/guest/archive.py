@@ -21,6 +21,8 @@ READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 FOLDER = os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC
 CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
+IN_THE_WAY = "something that is not a directory is in the way"
+
 CODES = {
     errno.ENOENT: "not_found",
     errno.EEXIST: "exists",
@@ -278,7 +280,10 @@ class Unpacker:
         self._made: List[Tuple[bytes, int, int]] = []
         self._new = not os.path.isdir(root)
         if self._new:
-            os.mkdir(root, 0o700)
+            try:
+                os.mkdir(root, 0o700)
+            except FileExistsError:
+                raise TreeError("not_a_directory", IN_THE_WAY) from None
         self._root = os.open(root, FOLDER & ~os.O_NOFOLLOW)
         self._at = b""  # the directory that self._fd is
         self._fd = os.dup(self._root)
@@ -291,6 +296,7 @@ class Unpacker:
         for name, kind, mode, size, mtime, link in entries(source):
             self.stats.path = name
             if name == b"." and kind == b"5":
+                self.stats.folders += 1
                 if self._new:
                     self._made.append((b"", mode, mtime))
                 continue
@@ -336,9 +342,7 @@ class Unpacker:
             os.mkdir(base, 0o700, dir_fd=self._fd)
         except FileExistsError:
             if not stat.S_ISDIR(self._lstat(base)):
-                raise TreeError(
-                    "not_a_directory", "something that is not a directory is in the way"
-                ) from None
+                raise TreeError("not_a_directory", IN_THE_WAY) from None
         else:
             self._made.append((name, mode, mtime))
         self.stats.folders += 1

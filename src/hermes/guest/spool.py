@@ -83,7 +83,14 @@ class Spool:
             self._open()
 
     def close(self, remove: bool) -> None:
+        """Let go of the memory, and of the file too unless it is to be paged later."""
         if self._fd >= 0:
+            if self._tail and not remove:
+                note = "\n[%d bytes were not kept: %s]\n" % (self.dropped, self.error)
+                try:
+                    os.write(self._fd, note.encode("utf-8", "surrogateescape") + b"".join(self._tail))
+                except OSError:
+                    pass  # the disk is full: the result's own tail is what remains
             os.close(self._fd)
             self._fd = -1
             if remove:

@@ -1,0 +1,115 @@
+"""The local backend over other ways to its guest: a relay process, and a terminal with text frames."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from hermes.backends.base import ByteChannel, Encoding
+from hermes.backends.local import LocalBackend
+
+
+class RelayBackend(LocalBackend):
+    """Local, but through a relay process, as in places that share no kernel with the host."""
+
+    name: ClassVar[str] = "local-relay"
+
+    async def direct_channel(self, run_dir: str) -> ByteChannel | None:
+        return None
+
+
+class TerminalBackend(RelayBackend):
+    """Local, but through a relay on a terminal that greets first and knows nothing of bytes."""
+
+    name: ClassVar[str] = "local-text"
+    encoding: Encoding = "text"
+
+    async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
+        return TerminalChannel(argv)
+
+
+class TerminalChannel:
+    """A byte channel over a pseudo-terminal."""
+
+    encoding: Encoding = "text"
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        noise = 'printf "Welcome!\\nYou have \\036 mail.\\n"; exec "$0" "$@"'
+        self._argv = ["sh", "-c", noise, *argv]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._fd = -1
+        self._queue = bytearray()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._on_close: Callable[[str | None], None] | None = None
+
+    async def start(self, on_data: Callable[[bytes], None], on_close: Callable[[str | None], None]) -> None:
+        self._fd, slave = os.openpty()
+        os.set_blocking(self._fd, False)
+        self._on_data, self._on_close = on_data, on_close
+        self._process = await asyncio.to_thread(
+            subprocess.Popen, self._argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+        )
+        os.close(slave)
+        asyncio.get_running_loop().add_reader(self._fd, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._fd, 65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._on_data(data)
+        else:
+            self._end("the terminal was closed")
+
+    def write(self, data: bytes) -> None:
+        if self._fd >= 0:
+            self._queue += data
+            self._push()
+
+    def _push(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._queue:
+                del self._queue[: os.write(self._fd, self._queue[:4096])]
+        except BlockingIOError:
+            loop.add_writer(self._fd, self._push)
+        except OSError:
+            self._end("the terminal was closed")
+            return
+        else:
+            loop.remove_writer(self._fd)
+        if len(self._queue) < 65536:
+            self._room.set()
+        else:
+            self._room.clear()
+
+    async def drain(self) -> None:
+        await self._room.wait()
+
+    async def close(self) -> None:
+        self._end(None)
+        if self._process is not None:
+            await asyncio.to_thread(self._process.wait, 10)
+
+    def _end(self, reason: str | None) -> None:
+        if self._fd < 0:
+            return
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._fd)
+        loop.remove_writer(self._fd)
+        os.close(self._fd)
+        self._fd = -1
+        self._room.set()
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.terminate()
+        if self._on_close is not None:
+            self._on_close(reason)

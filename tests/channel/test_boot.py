@@ -1,0 +1,95 @@
+"""Getting the guest in: the payload, and the bytes before the first frame."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from hermes.channel.boot import MARKER, MAX_NOISE, STAGE, Boot, modules, payload
+from hermes.errors import BackendError
+
+
+async def test_noise_before_the_marker_is_skipped_and_the_rest_is_given_away() -> None:
+    boot = Boot()
+    line = asyncio.ensure_future(boot.line(MARKER))
+    await asyncio.sleep(0)
+    for byte in b"Welcome!\n\x1b[0m HERMES" + MARKER + b'{"a": 1}\nframes':
+        boot.data(bytes([byte]))
+    assert await line == b'{"a": 1}'
+    got: list[bytes] = []
+    ends: list[str | None] = []
+    boot.hand_over(got.append, ends.append)
+    boot.data(b" follow")
+    boot.close("over")
+    assert b"".join(got) == b"frames follow"
+    assert ends == ["over"]
+
+
+async def test_two_lines_in_one_piece() -> None:
+    boot = Boot()
+    first = asyncio.ensure_future(boot.line(b"ONE "))
+    await asyncio.sleep(0)
+    boot.data(b"ONE a\nTWO b\nrest")
+    assert await first == b"a"
+    assert await boot.line(b"TWO ") == b"b"
+
+
+async def test_an_end_before_the_marker_says_what_was_printed() -> None:
+    boot = Boot()
+    line = asyncio.ensure_future(boot.line(MARKER))
+    await asyncio.sleep(0)
+    boot.data(b"sh: python3: not found\n")
+    boot.close("ssh ended with exit code 127")
+    with pytest.raises(
+        BackendError, match=r"exit code 127; sh: python3: not found; no command was run"
+    ) as raised:
+        await line
+    assert raised.value.code == "guest_failed"
+
+
+async def test_endless_noise_is_given_up() -> None:
+    boot = Boot()
+    line = asyncio.ensure_future(boot.line(MARKER))
+    await asyncio.sleep(0)
+    for _ in range(MAX_NOISE // 65536 + 1):
+        boot.data(b"y\n" * 32768)
+    with pytest.raises(BackendError, match="no guest announced itself"):
+        await line
+
+
+def test_the_payload_has_no_words_for_people() -> None:
+    for name, source in modules():
+        tree = ast.parse(source, feature_version=(3, 7))
+        assert "typing" not in source, name
+        assert not [node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)], name
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
+                assert ast.get_docstring(node) is None, name
+
+
+def test_modules_come_after_those_they_import() -> None:
+    seen: set[str] = set()
+    for name, source in modules():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and node.level == 1:
+                wanted = [node.module] if node.module else [alias.name for alias in node.names]
+                assert set(wanted) <= seen, (name, wanted)
+        seen.add(name)
+    assert name == "main"
+
+
+def test_the_first_stage_ends_when_its_input_does() -> None:
+    script = STAGE.format(size=100, prepare="", decode="d")
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script], input=b"short", capture_output=True, timeout=20
+    )
+    assert done.returncode == 1
+    assert done.stdout == b""
+
+
+def test_the_payload_is_small() -> None:
+    assert len(payload({})) < 48_000
