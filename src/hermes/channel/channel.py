@@ -126,11 +126,11 @@ class Stream:
             self._channel._flush()
 
     async def reply(self) -> Reply:
-        """Wait for the answer.
+        """Wait for the answer. Cancelling the wait gives the answer up.
 
         :raises HermesError: the guest's error, or the reason for which the channel broke
         """
-        return await asyncio.shield(self._reply)
+        return await self._reply
 
     def cancel(self) -> None:
         """Tell the guest that the answer is not wanted any more; what it started for this call is ended."""

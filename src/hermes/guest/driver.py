@@ -10,49 +10,50 @@ from typing import List, Optional, Set
 BASH = r"""exec 3<&-
 BASH_ARGV0=bash
 shopt -s expand_aliases
-__hermes_stopping=
-__hermes_save='{ builtin declare -p; builtin declare -f; builtin declare -xF; builtin alias -p; builtin trap -p;'
-__hermes_save+=' builtin umask -p; (( $# )) && { builtin printf "builtin set --"; builtin printf " %q" "$@";'
-__hermes_save+=' builtin echo; }; } >@DIR@/state 2>/dev/null || :; builtin printf "S\0" >@DIR@/ctl || :;'
-__hermes_save+=' __hermes_return $__hermes_status'
-__hermes_done='if [[ $__hermes_stopping ]]; then builtin eval "$__hermes_rest"; fi;'
-__hermes_done+=' { builtin printf "R%s\0%s\0" $__hermes_task $__hermes_status; builtin jobs -p; builtin printf "\0";'
-__hermes_done+=' builtin pwd; builtin printf "\0"; } >@DIR@/ctl 2>/dev/null || :; builtin eval "$__hermes_save"'
-__hermes_exit='__hermes_status=$?; { builtin printf C; builtin pwd; builtin printf "\0"; } >@DIR@/ctl 2>/dev/null || :;'
-__hermes_exit+=' builtin eval "$__hermes_save"'
-__hermes_stop='__hermes_stopping=1; builtin shopt -s extdebug; builtin set -T;'
-__hermes_stop+=' builtin trap "$__hermes_unwind" DEBUG'
-__hermes_rest='__hermes_stopping=; builtin trap - DEBUG; builtin shopt -u extdebug; builtin set +T'
-__hermes_unwind='if [[ $__hermes_stopping && ${#BASH_SOURCE[@]} -gt 1 ]]; then __hermes_return 2; fi'
-__hermes_return() { builtin return $1; }
-trap 'builtin eval "$__hermes_stop"' URG
-trap 'eval "$__hermes_exit"' EXIT
+__h_b='@DIR@/bash' __h_o='@DIR@/o' __h_e='@DIR@/e' __h_i='@DIR@/i' __h_n=/dev/null __h_task=-1 __h_stopping=
+__h_save='{ builtin declare -p; builtin declare -f; builtin declare -xF; builtin alias -p; builtin trap -p;'
+__h_save+=' builtin umask -p; (( $# )) && { builtin printf "builtin set --"; builtin printf " %q" "$@";'
+__h_save+=' builtin echo; }; builtin printf "\0"; } >@DIR@/state 2>/dev/null || :; __h_return $__h_status'
+__h_done='__h_status=$?; if [[ $__h_stopping ]]; then builtin eval "$__h_rest"; fi;'
+__h_done+=' builtin printf "R%s\0%s\0%s\0" $((++__h_task)) $__h_status "$PWD" >@DIR@/ctl || :; builtin eval "$__h_save"'
+__h_exit='__h_status=$?; builtin printf "C%s\0" "$PWD" >@DIR@/ctl || :; builtin eval "$__h_save"'
+__h_jobs='{ builtin printf J; builtin jobs -p; builtin printf "\0"; } >@DIR@/ctl || :; __h_return $__h_status'
+__h_stop='__h_stopping=1; builtin shopt -s extdebug; builtin set -T; builtin trap "$__h_unwind" DEBUG'
+__h_rest='__h_stopping=; builtin trap - DEBUG; builtin shopt -u extdebug; builtin set +T'
+__h_unwind='if [[ $__h_stopping && ${#BASH_SOURCE[@]} -gt 1 ]]; then __h_return 2; fi'
+__h_return() { builtin return $1; }
+trap 'builtin eval "$__h_stop"' URG
+trap 'eval "$__h_exit"' EXIT
 """
 
 SH = r"""exec 3<&-
-__hermes_save='{ set; export -p; alias; trap; printf "umask "; umask; set +o; } >@DIR@/state 2>/dev/null || :;'
-__hermes_save="$__hermes_save"' printf "S\0" >@DIR@/ctl || :; __hermes_return $__hermes_status'
-__hermes_done='{ printf "R%s\0%s\0" $__hermes_task $__hermes_status; jobs -p; printf "\0"; pwd; printf "\0"; }'
-__hermes_done="$__hermes_done"' >@DIR@/ctl 2>/dev/null || :; eval "$__hermes_save"'
-__hermes_exit='__hermes_status=$?; { printf C; pwd; printf "\0"; } >@DIR@/ctl 2>/dev/null || :; eval "$__hermes_save"'
-__hermes_return() { return $1; }
-trap 'eval "$__hermes_exit"' EXIT
+__h_b='@DIR@/bash' __h_o='@DIR@/o' __h_e='@DIR@/e' __h_i='@DIR@/i' __h_n=/dev/null __h_task=-1
+__h_save='{ set; export -p; alias; trap; printf "umask "; umask; set +o; printf "\0"; } >@DIR@/state 2>/dev/null || :;'
+__h_save="$__h_save"' __h_return $__h_status'
+__h_done='__h_status=$?; __h_task=$((__h_task + 1)); printf "R%s\0%s\0%s\0" $__h_task $__h_status "$PWD" >@DIR@/ctl || :;'
+__h_done="$__h_done"' eval "$__h_save"'
+__h_exit='__h_status=$?; printf "C%s\0" "$PWD" >@DIR@/ctl || :; eval "$__h_save"'
+__h_jobs='{ printf J; jobs -p; printf "\0"; } >@DIR@/ctl || :; __h_return $__h_status'
+__h_return() { return $1; }
+trap 'eval "$__h_exit"' EXIT
 """
 
-DONE = 'eval "$__hermes_done"\n'
+DONE = 'eval "$__h_done"\n'
+JOBS = 'eval "$__h_jobs"\n'
 
 # What a successor must not take over: the shell sets it, or assigning has side effects.
 SKIP = re.compile(
     rb"^(?:declare -\S+ |export )?(?:BASH\w*|DIRSTACK|EPOCH\w+|E?UID|FUNCNAME|GROUPS|HERMES_TASK|HISTCMD|HOSTTYPE"
-    rb"|LINENO|MACHTYPE|OPTIND|OSTYPE|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|_|__hermes_\w+)"
-    rb"(?:=|$)|^declare -fx __hermes_|^trap -- 'builtin eval \"\$__hermes_stop\"' "
+    rb"|LINENO|MACHTYPE|OPTIND|OSTYPE|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|_|__h_\w+)"
+    rb"(?:=|$)|^declare -fx __h_|^trap -- 'builtin eval \"\$__h_stop\"' "
 )
 OPTION = re.compile(rb"^set [-+]o ")
 BASH_OPTIONS = re.compile(rb'^declare -\S+ (BASHOPTS|SHELLOPTS)="([\w:-]*)"$', re.M)
 READ_ONLY = frozenset((b"login_shell", b"restricted_shell", b"interactive-comments"))
 EXIT_TRAP = re.compile(rb"^trap -- '((?:[^']|'\\'')*)' EXIT\n?", re.M)
 DEBUG_TRAP = re.compile(rb"^trap -- '(?:[^']|'\\'')*' DEBUG$", re.M)
-OUR_EXIT = b'eval "$__hermes_exit"'
+OUR_EXIT = b'eval "$__h_exit"'
+OUR_LINE = b"\ntrap -- '" + OUR_EXIT + b"' EXIT\n"
 
 
 def quote(text: str) -> str:
@@ -61,7 +62,7 @@ def quote(text: str) -> str:
 
 def change_directory(path: str) -> str:
     """Return lines that change the shell's directory without a trace in its variables."""
-    return '__hermes_cwd="${OLDPWD-}"; cd -- %s 2>/dev/null || :; OLDPWD=$__hermes_cwd\n' % quote(path)
+    return '__h_cwd="${OLDPWD-}"; cd -- %s 2>/dev/null || :; OLDPWD=$__h_cwd\n' % quote(path)
 
 
 class State:
@@ -69,19 +70,22 @@ class State:
 
     def __init__(self, dump: bytes, first: Optional["State"]) -> None:
         """Take a dump; *first* is that of the fresh shell, whose options are the defaults."""
-        self.rewrap = ""  # what puts our EXIT trap around the user's again, when a command set its own
-        trap = EXIT_TRAP.search(dump)
-        body = trap.group(1) if trap else None
-        if body is not None and body.startswith(OUR_EXIT):
-            body = body[len(OUR_EXIT) + 1 :]
-            dump = EXIT_TRAP.sub(b"", dump)
-            if body:
-                dump += b"trap -- '%s' EXIT\n" % body
-        else:
-            wrapped = OUR_EXIT + (b"\n" + body if body else b"")
-            self.rewrap = "trap '%s' EXIT\n" % wrapped.decode("utf-8", "surrogateescape")
         self.dump = dump
         self._first = first
+
+    def rewrap(self) -> str:
+        """Return the line that puts our EXIT trap around the user's, when a command set its own."""
+        if OUR_LINE in self.dump:
+            return ""
+        body = self._exit_trap()
+        if body is not None and body.startswith(OUR_EXIT):
+            return ""
+        wrapped = OUR_EXIT + (b"\n" + body if body else b"")
+        return "trap '%s' EXIT\n" % wrapped.decode("utf-8", "surrogateescape")
+
+    def _exit_trap(self) -> Optional[bytes]:
+        found = EXIT_TRAP.search(self.dump)
+        return found.group(1) if found else None
 
     def debug_trap(self) -> str:
         """Return the line that sets the user's DEBUG trap again; empty when there is none."""
@@ -90,7 +94,12 @@ class State:
 
     def script(self) -> bytes:
         """Return the lines that give another shell this state; what sets options comes last."""
-        lines = self.dump.split(b"\n")
+        body = self._exit_trap() or b""
+        if body.startswith(OUR_EXIT):
+            body = body[len(OUR_EXIT) + 1 :]
+        lines = EXIT_TRAP.sub(b"", self.dump).split(b"\n")
+        if body:
+            lines.append(b"trap -- '%s' EXIT" % body)
         options = [line for line in lines if OPTION.match(line)]
         defaults = dict(BASH_OPTIONS.findall(self._first.dump)) if self._first is not None else {}
         for name, values in BASH_OPTIONS.findall(self.dump):

@@ -37,9 +37,12 @@ class ProtocolError(Exception):
     """The other end sent what it must not."""
 
 
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def pack(obj: Dict[str, Any], raw: bytes = b"") -> bytes:
     """Return the body of a message: the length of the JSON, the JSON, then raw bytes."""
-    text = json.dumps(obj, separators=(",", ":")).encode("ascii")
+    text = _to_json(obj).encode("ascii")
     return LENGTH.pack(len(text)) + text + raw
 
 

@@ -1,15 +1,15 @@
-"""A small event loop on :mod:`selectors`: readers, writers, timers, deferred calls."""
+"""A small event loop on epoll, or poll where there is none: readers, writers, timers, deferred calls."""
 
 import collections
 import heapq
 import itertools
-import selectors
+import select
 import sys
 import time
 import traceback
 from typing import Any, Callable, Deque, Dict, List, Optional
 
-READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+READ, WRITE, OVER = select.POLLIN, select.POLLOUT, select.POLLHUP | select.POLLERR
 
 
 class Timer:
@@ -29,7 +29,8 @@ class Loop:
     """Runs callbacks; one that raises is reported on stderr and the loop goes on."""
 
     def __init__(self) -> None:
-        self._selector = selectors.DefaultSelector()
+        self._unit = 1 if hasattr(select, "epoll") else 1000  # of a timeout, in seconds
+        self._poll: Any = select.epoll() if hasattr(select, "epoll") else select.poll()
         self._callbacks: Dict[int, List[Optional[Callable[[], Any]]]] = {}
         self._timers: List[Any] = []
         self._order = itertools.count()
@@ -63,15 +64,18 @@ class Loop:
     def run(self) -> None:
         self._running = True
         while self._running:
-            for _ in range(len(self._soon)):
-                self._call(self._soon.popleft())
-            if self.before_wait is not None:
-                self.before_wait()
-            for key, events in self._selector.select(self._timeout()):
-                pair = key.data
-                if events & READ and pair[0] is not None:
+            self._flush()
+            if self._soon:
+                for _ in range(len(self._soon)):
+                    self._call(self._soon.popleft())
+                self._flush()
+            for fd, events in self._poll.poll(self._timeout()):
+                pair = self._callbacks.get(fd)
+                if pair is None:
+                    continue
+                if events & (READ | OVER) and pair[0] is not None:
                     self._call(pair[0])
-                if events & WRITE and pair[1] is not None:
+                if events & (WRITE | OVER) and pair[1] is not None:
                     self._call(pair[1])
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
@@ -79,12 +83,20 @@ class Loop:
                 if callback is not None:
                     self._call(callback)
 
-    def _timeout(self) -> Optional[float]:
+    def _flush(self) -> None:
+        if self.before_wait is not None:
+            self.before_wait()
+
+    def _timeout(self) -> float:
         if self._soon or not self._running:
             return 0
         while self._timers and self._timers[0][2].callback is None:
             heapq.heappop(self._timers)
-        return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        if not self._timers:
+            return -1
+        # a little later rather than a little too early, which would turn the loop in vain
+        wait: float = self._timers[0][0] - time.monotonic() + 0.0005
+        return max(0.0, wait) * self._unit
 
     def _set(self, fd: int, which: int, callback: Optional[Callable[[], Any]]) -> None:
         pair = self._callbacks.get(fd)
@@ -99,11 +111,11 @@ class Loop:
         mask = (READ if pair[0] else 0) | (WRITE if pair[1] else 0)
         if not mask:
             del self._callbacks[fd]
-            self._selector.unregister(fd)
+            self._poll.unregister(fd)
         elif any(old):
-            self._selector.modify(fd, mask, pair)
+            self._poll.modify(fd, mask)
         else:
-            self._selector.register(fd, mask, pair)
+            self._poll.register(fd, mask)
 
     @staticmethod
     def _call(callback: Callable[[], Any]) -> None:

@@ -273,7 +273,7 @@ def tasks(guest: Guest, call: Call) -> None:
         }
         for pid, session in strays(guest)
     ]
-    known = [task.result() for task in guest.tasks.values() if task.wanted or not task.done]
+    known = [task.listing() for task in guest.tasks.values() if task.wanted or not task.done]
     call.reply({"tasks": known + left})
 
 

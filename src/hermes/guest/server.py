@@ -291,7 +291,7 @@ class Guest:
     """Everything of one sandbox: clients, and whatever the operations keep."""
 
     def __init__(self, options: Dict[str, Any]) -> None:
-        self.id = os.urandom(8).hex()
+        self.id = os.urandom(4).hex()
         self.loop = Loop()
         self.loop.before_wait = self._flush
         self.run_dir: str = options["run_dir"]

@@ -13,7 +13,7 @@ import signal
 import time
 from typing import Any, Deque, Dict, List, Optional, Set
 
-from .driver import BASH, DONE, SH, State, change_directory, quote
+from .driver import BASH, DONE, JOBS, SH, State, change_directory, quote
 from .proc import Nanny, descendants, exit_code, freeze, kill_all, mark_of, processes, send_signal
 from .server import Guest, OpError
 from .task import DRAIN_GRACE, ERR, OUT, Reader, Task, widen
@@ -89,11 +89,14 @@ class Shell:
         self.closing = False
         self.failures = 0
         self.last = 0  # exit code of the last command: what $? is in the next
+        self._number = 0  # how many commands this shell was given; it counts too
+        self._dumps = 0  # how many dumps it has made: one more, after its start
         self._reported: Optional[int] = None
         self._signalled = False
         self._dump: List[bytes] = []
         self._message = b""
-        self._script = self._ctl = self._state = -1
+        self._script = self._ctl = self._state = self._command = -1
+        self._command_size = 1 << 62
         self._lines: List[memoryview] = []
         self._timers: List[Any] = []
         self._drain_timer: Any = None
@@ -104,6 +107,7 @@ class Shell:
     def _start(self) -> None:
         self.ready = False
         self._signalled = False
+        self._number = self._dumps = 0
         self._message, self._dump, self._lines = b"", [], []
         for name in ("ctl", "state", "o", "e", "i"):
             self._fifo(name)
@@ -113,6 +117,10 @@ class Shell:
         self.guest.loop.add_reader(self._ctl, self._control)
         read, self._script = os.pipe()
         os.set_blocking(self._script, False)
+        self._command = os.open(
+            os.path.join(self.dir, "bash"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600
+        )
+        self._command_size = 0
         null = os.open("/dev/null", os.O_RDWR)
         argv = [self.program, "/dev/fd/3"]
         if self.is_bash:
@@ -130,7 +138,7 @@ class Shell:
         if self.state is not None:
             self._write_file("restore", self.state.script())
             driver += ". %s/restore >/dev/null 2>&1\n%s" % (self.dir, change_directory(self.cwd))
-        self._send(driver + "__hermes_task=0 __hermes_status=0\n" + DONE)
+        self._send(driver + ":\n" + DONE)
 
     def job_state(self) -> Optional[bytes]:
         """Return a script that gives another shell this one's variables and functions."""
@@ -146,11 +154,11 @@ class Shell:
             self.failures += 1
             self.state = None  # perhaps it cannot be restored
         self.ready = False
-        for fd in (self._ctl, self._state, self._script):
+        for fd in (self._ctl, self._state, self._script, self._command):
             self.guest.loop.remove_reader(fd)
             self.guest.loop.remove_writer(fd)
             os.close(fd)
-        self._ctl = self._state = self._script = -1
+        self._ctl = self._state = self._script = self._command = -1
         if task is not None:
             self._end(task, exit_code(nanny.status))
         if self.closing:
@@ -205,10 +213,15 @@ class Shell:
     def _next(self) -> None:
         if not self.ready or self.current is not None or not self.queue:
             return
+        if self.state is not None and (self._signalled or self.state.rewrap()):
+            self._drain_state()
+            if not self._fresh:  # the line depends on what the last command left
+                self.guest.loop.call_later(0.001, self._next)
+                return
         task = self.current = self.queue.popleft()
         self._reported = None
         try:
-            self._write_file("bash", task.text + b"\n")
+            self._write_command(task.text + b"\n")
         except OSError as error:
             self.current = None
             task.finish(126, self.cwd)
@@ -217,20 +230,19 @@ class Shell:
             return
         task.begin()
         task.start_ticks = ticks_now()
-        outputs = {OUT: self._open("o", os.O_RDONLY)}
+        self._number += 1
+        self._send(self._line(task))
+        # The shell waits in its redirections until we have opened the other ends.
+        task.readers.append(Reader(task, self._open("o", os.O_RDONLY), OUT))
         if not task.merge:
-            outputs[ERR] = self._open("e", os.O_RDONLY)
-        for chan, fd in outputs.items():
-            widen(fd)
-            task.readers.append(Reader(task, fd, chan))
+            task.readers.append(Reader(task, self._open("e", os.O_RDONLY), ERR))
         if task.input is not None:
             self._open_input(task, 0.0005)
-        self._send(self._line(task))
 
     def _line(self, task: ShellTask) -> str:
-        before, after = self.state.rewrap if self.state is not None else "", ""
+        before, after = self.state.rewrap() if self.state is not None else "", ""
         if self._signalled:
-            before += 'eval "$__hermes_rest"\n'
+            before += 'eval "$__h_rest"\n'
             self._signalled = False
             after = self.state.debug_trap() if self.state is not None else ""
         if self.is_bash:
@@ -240,10 +252,10 @@ class Shell:
             before += "export HERMES_TASK=%s\n" % task.mark
             env = ""
             for key, value in task.env.items():
-                before += "__hermes_%s=${%s-} __hermes_%s_=${%s+x}\nexport %s=%s\n" % (
+                before += "__h_%s=${%s-} __h_%s_=${%s+x}\nexport %s=%s\n" % (
                     key, key, key, key, key, quote(value)
                 )  # fmt: skip
-                after += 'if [ "$__hermes_%s_" ]; then %s=$__hermes_%s; else unset %s; fi\n' % (
+                after += 'if [ "$__h_%s_" ]; then %s=$__h_%s; else unset %s; fi\n' % (
                     key,
                     key,
                     key,
@@ -253,12 +265,10 @@ class Shell:
             before += change_directory(task.at)
             after += change_directory(self.cwd)
         if before:
-            before += "__hermes_return %d\n" % self.last
-        stdin = self.dir + "/i" if task.input is not None else "/dev/null"
-        stderr = "&1" if task.merge else self.dir + "/e"
-        return "%s%s. %s/bash <%s >%s/o 2>%s;__hermes_status=$? __hermes_task=%d\n%s%s" % (
-            before, env, self.dir, stdin, self.dir, stderr, task.id, DONE, after
-        )  # fmt: skip
+            before += "__h_return %d\n" % self.last
+        stdin = "i" if task.input is not None else "n"
+        stderr = "&1" if task.merge else '"$__h_e"'
+        return '%s%s. "$__h_b" <"$__h_%s" >"$__h_o" 2>%s;%s%s' % (before, env, stdin, stderr, DONE, after)
 
     def _open_input(self, task: ShellTask, wait: float) -> None:
         """Open the writing end as soon as the shell has opened the other."""
@@ -341,44 +351,73 @@ class Shell:
         except BlockingIOError:
             pass
         while b"\0" in self._message:
-            first = self._message.split(b"\0", 4)
-            if first[0] == b"S":
-                self._message = self._message[2:]
-                self._saved()
-            elif first[0][:1] == b"R":
-                if len(first) < 5:
+            first = self._message.split(b"\0", 3)
+            if first[0][:1] == b"R":
+                if len(first) < 4:
                     return
-                self._message = first[4]
-                self._report(first[0][1:], first[1], first[2], first[3])
+                self._message = b"\0".join(first[3:])
+                self._report(first[0][1:], first[1], os.fsdecode(first[2]))
             elif first[0][:1] == b"C":
                 self._message = self._message.partition(b"\0")[2]
-                self.cwd = os.fsdecode(first[0][1:-1]) or self.cwd
+                self.cwd = self._checked(os.fsdecode(first[0][1:]))
+            elif first[0][:1] == b"J":
+                self._message = self._message.partition(b"\0")[2]
+                self._jobs(first[0][1:])
             else:  # nothing of ours
                 self._message = self._message.partition(b"\0")[2]
 
-    def _report(self, ident: bytes, code: bytes, jobs: bytes, cwd: bytes) -> None:
+    def _checked(self, claimed: str) -> str:
+        """Return the shell's directory as it names it, unless a command has set PWD to something else."""
+        assert self.nanny is not None
+        path = "/proc/%d/cwd" % self.nanny.child
+        try:
+            actual = os.stat(path)
+        except OSError:
+            return claimed or self.cwd
+        try:
+            if os.path.isabs(claimed) and os.path.samestat(os.stat(claimed), actual):
+                return claimed
+            return os.readlink(path)
+        except OSError:
+            return claimed or self.cwd
+
+    def _report(self, ident: bytes, code: bytes, claimed: str) -> None:
         try:
             number, status = int(ident), int(code)
         except ValueError:
             return
-        directory = os.fsdecode(cwd[:-1])
         if not self.ready and number == 0:
             self.ready = True
             self.failures = 0
-            self.cwd = directory or self.cwd
+            self.cwd = self._checked(claimed)
+            self._drain_soon()
             self.guest.loop.call_soon(self._next)
             return
         task = self.current
-        if task is None or number != task.id or self._reported is not None:
+        if task is None or number != self._number or self._reported is not None:
             return
         self._reported = status
-        if directory and task.at is None:
-            self.cwd = directory
-        task.cwd = directory
+        task.cwd = self._checked(claimed)
+        if task.at is None:
+            self.cwd = task.cwd
         if self._signalled and task.why != "exited":
             kill_all(lambda: self.members(task))
-        self._drain_timer = self.guest.loop.call_later(0.005, self._drain_slowly)
-        if task.drain() or jobs or task.why != "exited":
+        self._drain_state()  # what followed the report before this one
+        self._drain_soon()
+        if task.drain() or task.why != "exited":
+            self._end(task, status)
+        else:
+            self._send(JOBS)
+
+    def _jobs(self, pids: bytes) -> None:
+        """End a command whose pipes are still open: at once when it left jobs, which may keep them for ever.
+
+        Without jobs it is a helper such as ``>(tee log)``, which ends soon.
+        """
+        task, status = self.current, self._reported
+        if task is None or status is None:
+            return
+        if pids:
             self._end(task, status)
         else:
             self._timers.append(self.guest.loop.call_later(DRAIN_GRACE, lambda: self._end(task, status)))
@@ -401,26 +440,34 @@ class Shell:
             self._fifo("e")
         self._next()
 
-    def _saved(self) -> None:
-        self._drain_state()
-        if self._drain_timer is not None:
-            self._drain_timer.cancel()
-        self.state = State(b"".join(self._dump), self.first)
-        self.first = self.first or self.state
-        self._dump = []
-
-    def _drain_slowly(self) -> None:
-        """Read a state that is too long for its pipe, which the shell waits for."""
-        self._drain_state()
-        if self._dump and self._state >= 0:
-            self._drain_timer = self.guest.loop.call_later(0.005, self._drain_slowly)
+    @property
+    def _fresh(self) -> bool:
+        """Whether the last dump is that of the last command; a dump follows each report."""
+        return self._dumps > self._number
 
     def _drain_state(self) -> None:
+        """Read what the shell has dumped, which may wait for it: a pipe holds only so much."""
         try:
             while self._state >= 0:
                 self._dump.append(os.read(self._state, 1 << 18))
         except BlockingIOError:
             pass
+        whole, end, rest = b"".join(self._dump).rpartition(b"\0")
+        if end:
+            self._dump = [rest] if rest else []
+            self._dumps += whole.count(b"\0") + 1
+            self.state = State(whole.rpartition(b"\0")[2], self.first)
+            self.first = self.first or self.state
+
+    def _drain_soon(self) -> None:
+        if self._drain_timer is None:
+            self._drain_timer = self.guest.loop.call_later(0.005, self._drain_again)
+
+    def _drain_again(self) -> None:
+        self._drain_timer = None
+        self._drain_state()
+        if not self._fresh and self._state >= 0:
+            self._drain_soon()
 
     # --- small things
 
@@ -450,6 +497,15 @@ class Shell:
 
     def _open(self, name: str, flags: int) -> int:
         return os.open(os.path.join(self.dir, name), flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def _write_command(self, data: bytes) -> None:
+        # Written over and cut, never made anew: file systems flush a file that was cut to nothing first.
+        view, at = memoryview(data), 0
+        while at < len(data):
+            at += os.pwrite(self._command, view[at:], at)
+        if at < self._command_size:
+            os.ftruncate(self._command, at)
+        self._command_size = at
 
     def _write_file(self, name: str, data: bytes) -> None:
         fd = os.open(

@@ -36,7 +36,7 @@ class Reader:
         self.fd = fd
         self.chan = chan
         self._watching = False
-        os.set_blocking(fd, False)
+        self._wide = False
         self.resume()
 
     def resume(self) -> None:
@@ -63,6 +63,9 @@ class Reader:
             self.close()
             self.task.stream_closed()
             return False
+        if not self._wide and len(data) >= 65536:
+            self._wide = True
+            widen(self.fd)
         self.task.spools[self.chan].append(data)
         self.task.output_came()
         return True
@@ -226,9 +229,10 @@ class Task:
         self.exit_code: Optional[int] = None
         self.cwd = ""
         self.spools: Dict[int, Spool] = {}
-        for chan in (OUT,) if merge else (OUT, ERR):
-            path = os.path.join(guest.state_dir, "%d.%s" % (self.id, "out" if chan == OUT else "err"))
-            self.spools[chan] = Spool(path, guest.quota)
+        prefix = "%s/%d" % (guest.state_dir, self.id)
+        self.spools[OUT] = Spool(prefix + ".out", guest.quota)
+        if not merge:
+            self.spools[ERR] = Spool(prefix + ".err", guest.quota)
         self.readers: List[Reader] = []
         self.input: Optional[Input] = None
         self.watches: List[Watch] = []
@@ -276,7 +280,7 @@ class Task:
         self.done = True
         if self.input is not None:
             self.input.close()
-        if self.result()["truncated"]:
+        if self.truncated:
             for spool in self.spools.values():
                 spool.keep_on_disk()
         for watch in list(self.watches):
@@ -291,17 +295,24 @@ class Task:
                     break
         return all(reader.fd < 0 for reader in self.readers)
 
+    @property
+    def truncated(self) -> bool:
+        """Whether a result cannot hold the whole output."""
+        return any(spool.size > self.limit or spool.dropped for spool in self.spools.values())
+
+    def listing(self) -> Dict[str, Any]:
+        """Return the result so far and what tells the task from others."""
+        return dict(self.result(), command=self.command[:4096], strays=self.done and self.has_strays())
+
     def result(self) -> Dict[str, Any]:
         """Return what a client gets to know about the task."""
         sizes = {str(chan): spool.size for chan, spool in self.spools.items()}
-        truncated = any(spool.size > self.limit or spool.dropped for spool in self.spools.values())
+        truncated = self.truncated
         result: Dict[str, Any] = {
             "id": self.id,
             "kind": self.kind,
-            "command": self.command[:4096],
             "session": self.session,
             "pid": self.pid,
-            "strays": self.done and self.has_strays(),
             "state": self.state,
             "exit_code": self.exit_code,
             "started": self.started,
@@ -367,15 +378,9 @@ class Task:
             reader.close()
         if self.input is not None:
             self.input.close()
-        keep = (
-            self.kind == "run"
-            and any(spool.on_disk for spool in self.spools.values())
-            and self.result()["truncated"]
-        )
+        keep = self.kind == "run" and self.truncated and any(spool.on_disk for spool in self.spools.values())
         for spool in self.spools.values():
             spool.close(remove=not keep)
-        for suffix in (".sh", ".state"):
-            remove_quietly(os.path.join(self.guest.state_dir, "%d%s" % (self.id, suffix)))
         if keep:
             self.guest.spills.append([spool.path for spool in self.spools.values()])
             while len(self.guest.spills) > SPILLS_KEPT:
@@ -421,6 +426,7 @@ class Process(Task):
 
     def _open_tty(self, size: List[int]) -> Dict[int, int]:
         self.tty, slave = os.openpty()
+        os.set_blocking(self.tty, False)
         set_size(self.tty, size)
         self.readers = [Reader(self, self.tty, OUT)]
         self.input = Input(self.guest, tty=True)
@@ -437,7 +443,7 @@ class Process(Task):
             fds[0] = os.open("/dev/null", os.O_RDONLY)
         for chan in self.spools:
             read, fds[chan] = os.pipe()
-            widen(read)
+            os.set_blocking(read, False)
             self.readers.append(Reader(self, read, chan))
         if self.merge:
             fds[ERR] = fds[OUT]
@@ -469,6 +475,11 @@ class Process(Task):
                 pass
         if self.nanny.child and not self.done:
             send_signal(self.nanny.child, number)
+
+    def close(self) -> None:
+        Task.close(self)
+        for suffix in (".sh", ".state"):
+            remove_quietly("%s/%d%s" % (self.guest.state_dir, self.id, suffix))
 
     def _exited(self) -> None:
         if self.nanny.error is not None:
