@@ -83,7 +83,6 @@ class Sandbox:
         self._place: Backend | None = None
         self._open_channel: Channel | None = None
         self._record: SandboxRecord | None = None
-        self._store = Store()
         self._sessions: set[str] = set()
         self._base: dict[str, Any] = {}
         self._here = ""
@@ -140,6 +139,7 @@ class Sandbox:
         """Fill in from the configuration what was not given, and return the backend."""
         self._config = config = self._given_config or load()
         self._here = os.getcwd()
+        self._store = Store()
         self.backend = self.backend or config.sandbox or "auto"
         if self.backend == "auto":
             self.backend = self._store.pinned() or "local"

@@ -238,6 +238,9 @@ class Save:
             self.abort()
             problem = fault(error, self.call.args["path"], written=self.size)
             self.call.fail(problem.code, str(problem), **problem.context)
+        except (TypeError, ValueError, OverflowError) as error:
+            self.abort()
+            self.call.fail("bad_request", str(error))
 
 
 def _save(guest: Any, call: Any, append: bool) -> None:

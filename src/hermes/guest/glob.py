@@ -94,7 +94,10 @@ def _walk(root: bytes, pattern: str) -> Iterator[Optional[str]]:
 def _test(part: str) -> Optional[Callable[[str], bool]]:
     if part == "**":
         return None
-    match, hidden = re.compile(fnmatch.translate(part)).match, part.startswith(".")
+    try:
+        match, hidden = re.compile(fnmatch.translate(part)).match, part.startswith(".")
+    except re.error:  # such as a range from z to a, before Python 3.9
+        return _never
     return lambda name: (hidden or name[0] != ".") and match(name) is not None
 
 

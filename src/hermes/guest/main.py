@@ -48,7 +48,6 @@ def listen(options: Dict[str, Any]) -> socket.socket:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(SOCKET)
         os.chmod(SOCKET, 0o600)
-        listener.listen(64)
         start_guest(options, listener)
         listener.close()
         client = socket.socket(socket.AF_UNIX)
@@ -59,10 +58,17 @@ def listen(options: Dict[str, Any]) -> socket.socket:
 
 
 def start_guest(options: Dict[str, Any], listener: socket.socket) -> None:
-    """Fork the guest as a daemon."""
+    """Fork the guest as a daemon, and wait until it listens.
+
+    It has to do that itself: the system tells those who connect the pid of the process that listened.
+    """
+    listening, report = os.pipe()
     child = os.fork()
     if child:
+        os.close(report)
         os.waitpid(child, 0)
+        os.read(listening, 1)
+        os.close(listening)
         return
     try:
         os.setsid()
@@ -76,6 +82,7 @@ def start_guest(options: Dict[str, Any], listener: socket.socket) -> None:
         null = os.open("/dev/null", os.O_RDWR)
         for fd, number in ((null, 0), (null, 1), (log, 2)):
             os.dup2(fd, number)
+        listener.listen(64)
         close_all_but({0, 1, 2, listener.fileno()})
         os.chdir("/")
         serve(options, listener)

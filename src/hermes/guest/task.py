@@ -238,6 +238,7 @@ class Task:
         self.watches: List[Watch] = []
         self.timeout: Optional[float] = None
         self._timer: Any = None
+        self._feeder: Optional[Call] = None
         self.done = False
         self.wanted = True  # somebody may still ask for it after its end
         guest.tasks[self.id] = self
@@ -332,8 +333,14 @@ class Task:
         """Answer *call* with the output and the result."""
         watch = Watch(self, call, live, self.limit, offsets or {})
         self.watches.append(watch)
-        call.on_detach = lambda: self._unwatch(watch)
-        call.on_cancel = call.on_detach
+
+
+        def leave() -> None:
+            self._unwatch(watch)
+            if self._feeder is call and self.input is not None and self.kind == "run":
+                self.input.finish()
+
+        call.on_detach = call.on_cancel = leave
         if live or self.done:
             watch.pump()
 
@@ -366,9 +373,10 @@ class Task:
         """Called when a pipe of the task has no writer left."""
 
     def take_input(self, call: Call) -> None:
-        """Let a call's stream be the standard input."""
+        """Let a call's stream be the standard input, which ends when the client is lost for good."""
         target = self.input
         assert target is not None
+        self._feeder = call
         call.on_data = lambda data, chan: target.write(data, lambda: call.grant(len(data)))
         call.on_eof = target.finish
 

@@ -1,6 +1,5 @@
 """Whole trees, as a tar stream out of the sandbox or into it, through a forked child."""
 
-import errno
 import os
 from typing import Any, Dict
 
@@ -21,8 +20,7 @@ def _copy(work: Any, stats: Stats) -> Dict[str, Any]:
 @file_op("tree.get")
 def tree_get(guest: Any, call: Any) -> None:
     path = resolve(guest, call.args["path"])
-    if not os.path.isdir(path):
-        raise NotADirectoryError(errno.ENOTDIR, "") if os.path.lexists(path) else FileNotFoundError(errno.ENOENT, "")
+    os.close(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     stats = Stats()
 
     def work(out: int) -> Dict[str, Any]:
