@@ -65,7 +65,7 @@ class Sandbox:
         :param reconnect_for: seconds for which a lost link is sought before calls fail
         :param options: the backend's own, and ``image``, ``network``, ``limits``, ``persistent``
         """
-        self._given_config = config
+        self._settled = config
         self.backend = backend or ""
         self.named = name is not None
         self.name = name or f"tmp-{secrets.token_hex(4)}"
@@ -137,7 +137,7 @@ class Sandbox:
 
     def _settle(self) -> type[Backend]:
         """Fill in from the configuration what was not given, and return the backend."""
-        self._config = config = self._given_config or load()
+        self._settled = config = self._settled or load()
         self._here = os.getcwd()
         self._store = Store()
         self.backend = self.backend or config.sandbox or "auto"
@@ -616,16 +616,25 @@ class Sandbox:
         return self._lifetime or self._config.lifetime
 
     @property
+    def _config(self) -> Config:
+        if self._settled is None:
+            raise self._not_open()
+        return self._settled
+
+    @property
     def _channel(self) -> Channel:
         if self._open_channel is None:
-            raise SandboxGone(
-                f"the sandbox '{self.name}' is not open here",
-                reason="closed here",
-                hint="Use it inside 'async with', or call open() first.",
-            )
+            raise self._not_open()
         return self._open_channel
 
     def _the_place(self) -> Backend:
         if self._place is None:
-            raise SandboxGone(f"the sandbox '{self.name}' is not open here", reason="closed here")
+            raise self._not_open()
         return self._place
+
+    def _not_open(self) -> SandboxGone:
+        return SandboxGone(
+            f"the sandbox '{self.name}' is not open here",
+            reason="closed here",
+            hint="Use it inside 'async with', or call open() first.",
+        )

@@ -320,6 +320,14 @@ class Backend(ABC):
         """The directory inside in which sessions begin; empty for wherever the guest itself begins."""
         return ""
 
+    def plain_argv(self, command: str) -> Sequence[str] | None:
+        """The argv, on this machine, that runs shell text in the open place without hermes.
+
+        That is one process of the transport's own client (``docker exec``, ``ssh``) for the one command: what
+        ``hermes bench`` compares with. None where there is no such client.
+        """
+        return None
+
     def session_env(self) -> Mapping[str, str] | None:
         """The environment that a new session starts from, or None for that of the guest's own process.
 

@@ -132,6 +132,9 @@ class LocalBackend(Backend):
         assert self._dirs is not None, "neither created nor found"
         return self._dirs
 
+    def plain_argv(self, command: str) -> Sequence[str]:
+        return ("bash", "-c", command)
+
     def session_env(self) -> Mapping[str, str]:
         return {key: value for key, value in os.environ.items() if key not in PRIVATE}
 

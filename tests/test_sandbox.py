@@ -1,0 +1,233 @@
+"""What a sandbox is as a whole: made, found again, judged, described, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import hermes
+from hermes.approval import Decision, Request
+from hermes.config import Lifetime
+from hermes.state import SandboxRecord, Store
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+
+
+async def records() -> list[SandboxRecord]:
+    return await asyncio.to_thread(lambda: Store().all())
+
+
+async def gone(pid: int, seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while alive(pid):
+        if time.monotonic() > deadline:
+            return False
+        await asyncio.sleep(0.02)
+    return True
+
+
+async def test_an_unnamed_sandbox_leaves_nothing(hermes_home: Path) -> None:
+    async with hermes.Sandbox("local") as box:
+        await box.run("sleep 100 &")
+        await box.start("sleep 100")
+        pid, run_dir = box._channel.guest["pid"], Path(box._channel.guest["run_dir"])
+        assert [record.id for record in await records()] == [box.id]
+        assert run_dir.is_dir()
+    assert await gone(pid, 5)
+    assert not run_dir.exists()
+    assert await records() == []
+    assert [path for path in hermes_home.rglob("*") if path.is_file()] == []
+
+
+async def test_a_named_sandbox_is_found_again_with_its_options() -> None:
+    async with hermes.Sandbox("local", name="home", workspace="private") as box:
+        where = box.cwd
+        assert box.describe()["cwd"] == where
+        await box.run("touch here; x=1")
+    async with hermes.Sandbox("local", name="home") as box:
+        assert box.cwd == where
+        assert (await box.run("ls; echo $x")).text == "here\n1\n"
+        await box.destroy()
+    assert not Path(where).exists()
+
+
+async def test_opening_the_same_name_twice_at_once_makes_one() -> None:
+    boxes = [hermes.Sandbox("local", name="race") for _ in range(6)]
+    await asyncio.gather(*(box.open() for box in boxes))
+    assert len({box.id for box in boxes}) == 1
+    assert len({box._channel.guest["pid"] for box in boxes}) == 1
+    await asyncio.gather(*(box.close() for box in boxes[1:]))
+    await boxes[0].destroy()
+
+
+async def test_a_sandbox_whose_guest_ended_is_made_anew() -> None:
+    async with hermes.Sandbox("local", name="again") as box:
+        first = box.id
+        os.kill(int(box._channel.guest["pid"]), 9)
+        with pytest.raises(hermes.SandboxGone):
+            await box.run("true")
+    with pytest.raises(hermes.SandboxGone, match="there is no local sandbox 'again' that runs"):
+        await hermes.Sandbox("local", name="again").open(create=False)
+    async with hermes.Sandbox("local", name="again") as box:
+        assert box.id != first
+        await box.destroy()
+
+
+async def test_a_guest_with_nothing_to_do_ends() -> None:
+    box = hermes.Sandbox("local", name="idle", lifetime=Lifetime(idle_guest=0.3))
+    await box.open()
+    pid, run_dir = box._channel.guest["pid"], Path(box._channel.guest["run_dir"])
+    await asyncio.sleep(0.8)
+    assert alive(pid), "a client is attached"
+    await box.run("sleep 1.2 &")
+    await box.close()
+    await asyncio.sleep(0.7)
+    assert alive(pid), "a process still runs"
+    assert await gone(pid, 5)
+    assert not run_dir.exists()
+
+
+async def test_what_nobody_comes_back_for_is_ended() -> None:
+    lifetime = Lifetime(idle_guest=0.3, detached=0.6)
+    box = hermes.Sandbox("local", name="deserted", lifetime=lifetime)
+    await box.open()
+    pid = box._channel.guest["pid"]
+    job = await box.start("sleep 100")
+    await asyncio.sleep(0.1)
+    child = (await job.info()).pid
+    await box.close()
+    assert await gone(child, 5)
+    assert await gone(pid, 5)
+
+
+async def test_a_command_whose_client_was_killed_can_be_picked_up(tmp_path: Path) -> None:
+    script = tmp_path / "client.py"
+    script.write_text(
+        "import asyncio, hermes\n"
+        "async def main():\n"
+        "    async with hermes.Sandbox('local', name='lost') as box:\n"
+        "        await box.run('for i in $(seq 20); do echo $i; sleep 0.1; done; exit 9', on_output=print)\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, script, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    for _ in range(5):
+        await process.stdout.readline()
+    process.kill()
+    await process.wait()
+    async with hermes.Sandbox("local", name="lost") as box:
+        (info,) = [one for one in await box.jobs() if one.kind == "run"]
+        assert info.state == "running"
+        job = await box.job(info.id)
+        output = b"".join([data async for data in job.follow()])
+        assert output.decode() == "".join(f"{i}\n" for i in range(1, 21))
+        assert (await job.wait()).exit_code == 9
+        await box.destroy()
+
+
+async def test_errors_before_anything_starts(tmp_path: Path) -> None:
+    with pytest.raises(hermes.ConfigError, match="Did you mean 'local'") as raised:
+        await hermes.Sandbox("locl").open()
+    assert raised.value.code == "backend_unknown"
+    with pytest.raises(hermes.ConfigError, match="no option colour"):
+        await hermes.Sandbox("local", colour="red").open()
+    for options in ({"network": "off"}, {"limits": {"memory": 1 << 30}}, {"image": "debian"}):
+        with pytest.raises(hermes.UnsupportedError, match="nothing was started"):
+            await hermes.Sandbox("local", **options).open()
+    with pytest.raises(hermes.BackendError, match="is not a directory; nothing was started"):
+        await hermes.Sandbox("local", workspace=str(tmp_path / "missing")).open()
+    with pytest.raises(hermes.ConfigError, match="cannot be a sandbox name"):
+        await hermes.Sandbox("local", name="../up").open()
+    assert await records() == []
+    with pytest.raises(hermes.SandboxGone, match="not open here"):
+        await hermes.Sandbox("local").run("true")
+
+
+class Careful:
+    """A judge that asks about rm and denies sudo."""
+
+    name = "careful"
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def judge(self, request: Request) -> Decision:
+        self.seen.append((request.kind, request.text))
+        if "sudo" in request.text:
+            return Decision(action="deny", reason="no sudo", rule="sudo")
+        return Decision(action="ask" if "rm" in request.text else "allow", reason="it removes")
+
+
+async def test_everything_that_acts_is_judged(tmp_path: Path) -> None:
+    judge = Careful()
+    async with hermes.Sandbox("local", judge=judge, cwd=str(tmp_path)) as box:
+        assert box.describe()["judge"] == "careful"
+        await box.run("echo 1")
+        await box.exec("echo 2")
+        shell = await box.shell()
+        await shell.run(["echo", "3 4"])
+        job = await box.start("cat")
+        await job.write("typed")
+        await job.kill()
+        async with await box.pty("cat") as terminal:
+            await terminal.write("keys")
+        await box.files.write("f", b"")
+        kinds = [
+            ("run", "echo 1"),
+            ("run", "echo 2"),
+            ("run", "echo '3 4'"),
+            ("start", "cat"),
+            ("input", "typed"),
+        ]
+        assert judge.seen == [*kinds, ("pty", "cat"), ("input", "keys"), ("write", "f")]
+        for denied in (
+            box.run("sudo ls"),
+            box.run("rm x"),
+            box.exec("rm x"),
+            box.start("rm x"),
+            box.pty("rm x"),
+            box.files.write("rm", b""),
+        ):
+            with pytest.raises(hermes.Refused):
+                await denied
+        assert not (tmp_path / "rm").exists()
+
+
+async def test_the_answer_decides() -> None:
+    asked: list[str] = []
+
+    async def answer(request: Request, decision: Decision) -> bool:
+        asked.append(request.text)
+        return "yes" in request.text
+
+    async with hermes.Sandbox("local", judge=Careful(), on_approval=answer) as box:
+        assert (await box.run("echo rm yes")).text == "rm yes\n"
+        with pytest.raises(hermes.Refused):
+            await box.run("echo rm no")
+    assert asked == ["echo rm yes", "echo rm no"]
+    async with hermes.Sandbox("local", judge=Careful(), approval="off") as box:
+        assert (await box.run("echo rm")).exit_code == 0
+        with pytest.raises(hermes.Refused, match="no sudo"):
+            await box.run("sudo true")
+
+
+async def test_the_environment_is_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEEN", "first")
+    monkeypatch.setenv("HERMES_SUDO_PASSWORD", "secret")
+    async with hermes.Sandbox("local", name="env", env={"EXTRA": "1"}) as box:
+        assert (await box.exec("echo $SEEN $EXTRA [$HERMES_SUDO_PASSWORD]")).text == "first 1 []\n"
+        monkeypatch.setenv("SEEN", "second")
+    async with hermes.Sandbox("local", name="env") as box:
+        assert (await box.exec("echo $SEEN [$EXTRA]")).text == "second []\n"
+        assert (await box.run("echo $SEEN")).text == "second\n"
+        await box.destroy()
