@@ -152,15 +152,22 @@ def command_bytes(command: str | Sequence[str]) -> bytes:
     :raises CommandError: it holds a NUL, which no shell can be given
     """
     text = command if isinstance(command, str) else shlex.join(command)
-    data = text.encode("utf-8", "surrogateescape")
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise _invalid(f"the command holds a surrogate that stands for no byte, at {error.start}") from error
     if b"\0" in data:
-        raise CommandError(
-            "the command holds a NUL byte; it was not run",
-            code="command_invalid",
-            operation="run",
-            hint="Pass binary data by stdin or by a file.",
-        )
+        raise _invalid("the command holds a NUL byte")
     return data
+
+
+def _invalid(what: str) -> CommandError:
+    return CommandError(
+        f"{what}; it was not run",
+        code="command_invalid",
+        operation="run",
+        hint="Pass binary data by stdin or by a file.",
+    )
 
 
 class Clip:

@@ -10,50 +10,60 @@ from typing import List, Optional, Set
 BASH = r"""exec 3<&-
 BASH_ARGV0=bash
 shopt -s expand_aliases
-__h_b='@DIR@/bash' __h_o='@DIR@/o' __h_e='@DIR@/e' __h_i='@DIR@/i' __h_n=/dev/null __h_task=-1 __h_stopping=
-__h_save='{ builtin declare -p; builtin declare -f; builtin declare -xF; builtin alias -p; builtin trap -p;'
-__h_save+=' builtin umask -p; (( $# )) && { builtin printf "builtin set --"; builtin printf " %q" "$@";'
-__h_save+=' builtin echo; }; builtin printf "\0"; } >@DIR@/state 2>/dev/null || :; __h_return $__h_status'
-__h_done='__h_status=$?; if [[ $__h_stopping ]]; then builtin eval "$__h_rest"; fi;'
-__h_done+=' builtin printf "R%s\0%s\0%s\0" $((++__h_task)) $__h_status "$PWD" >@DIR@/ctl || :; builtin eval "$__h_save"'
-__h_exit='__h_status=$?; builtin printf "C%s\0" "$PWD" >@DIR@/ctl || :; builtin eval "$__h_save"'
-__h_jobs='{ builtin printf J; builtin jobs -p; builtin printf "\0"; } >@DIR@/ctl || :; __h_return $__h_status'
-__h_stop='__h_stopping=1; builtin shopt -s extdebug; builtin set -T; builtin trap "$__h_unwind" DEBUG'
-__h_rest='__h_stopping=; builtin trap - DEBUG; builtin shopt -u extdebug; builtin set +T'
-__h_unwind='if [[ $__h_stopping && ${#BASH_SOURCE[@]} -gt 1 ]]; then __h_return 2; fi'
-__h_return() { builtin return $1; }
-trap 'builtin eval "$__h_stop"' URG
-trap 'eval "$__h_exit"' EXIT
+__h_b='@DIR@/bash' __h_o='@DIR@/o' __h_e='@DIR@/e' __h_i='@DIR@/i' __h_n=/dev/null __h_task=-1 __h_unset= __h_pre=
+__h_return() { builtin return "$1"; }
+__h_dump() {
+  builtin declare -p; builtin declare -f; builtin declare -xF; builtin alias -p; builtin umask -p
+  (( $# )) && { builtin printf 'builtin set --'; builtin printf ' %q' "$@"; builtin echo; }
+  builtin printf '\0'
+}
+__h_jobs() { builtin printf J; builtin jobs -p; builtin printf '\0'; }
+# traps are listed at top level, since a function has its own
+__h_save='\builtin trap -p >@DIR@/state || \builtin :; __h_dump "$@" >@DIR@/state 2>/dev/null || \builtin :;'
+__h_save+=' __h_return "$__h_status"'
+__h_done='__h_status=$?; \builtin eval "$__h_pre"; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >@DIR@/ctl || \builtin :;'
+__h_done+=' \builtin eval "$__h_save"'
+__h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >@DIR@/ctl || \builtin :;'
+__h_exit+=' \builtin eval "$__h_save"'
+__h_stop='__h_pre=$__h_rest; \builtin shopt -s extdebug; \builtin set -T; \builtin trap "$__h_unwind" DEBUG'
+__h_rest='__h_pre=; \builtin trap - DEBUG; \builtin shopt -u extdebug; \builtin set +T'
+__h_unwind='__h_return "$((${#BASH_SOURCE[@]} > 1 ? 2 : 0))"'
+trap '\builtin eval "$__h_stop"' URG
+trap '\builtin eval "$__h_exit"' EXIT
 """
 
 SH = r"""exec 3<&-
-__h_b='@DIR@/bash' __h_o='@DIR@/o' __h_e='@DIR@/e' __h_i='@DIR@/i' __h_n=/dev/null __h_task=-1
-__h_save='{ set; export -p; alias; trap; printf "umask "; umask; set +o; printf "\0"; } >@DIR@/state 2>/dev/null || :;'
-__h_save="$__h_save"' __h_return $__h_status'
-__h_done='__h_status=$?; __h_task=$((__h_task + 1)); printf "R%s\0%s\0%s\0" $__h_task $__h_status "$PWD" >@DIR@/ctl || :;'
-__h_done="$__h_done"' eval "$__h_save"'
-__h_exit='__h_status=$?; printf "C%s\0" "$PWD" >@DIR@/ctl || :; eval "$__h_save"'
-__h_jobs='{ printf J; jobs -p; printf "\0"; } >@DIR@/ctl || :; __h_return $__h_status'
-__h_return() { return $1; }
-trap 'eval "$__h_exit"' EXIT
+__h_b='@DIR@/bash' __h_o='@DIR@/o' __h_e='@DIR@/e' __h_i='@DIR@/i' __h_n=/dev/null __h_task=-1 __h_unset=
+__h_return() { return "$1"; }
+__h_dump() { set; export -p; alias; trap; printf 'umask '; umask; set +o; printf '\0'; }
+__h_jobs() { printf J; jobs -p; printf '\0'; }
+__h_save='__h_dump >@DIR@/state 2>/dev/null || \:; __h_return "$__h_status"'
+__h_done='__h_status=$?; __h_task=$((__h_task + 1));'
+__h_done="$__h_done"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >@DIR@/ctl || \:; \eval "$__h_save"'
+__h_exit='__h_status=$?; \printf "C%s\0" "$PWD" >@DIR@/ctl || \:; \eval "$__h_save"'
+trap '\eval "$__h_exit"' EXIT
 """
 
-DONE = 'eval "$__h_done"\n'
-JOBS = 'eval "$__h_jobs"\n'
+DONE = '\\eval "$__h_done"\n'
+JOBS = '__h_jobs >"${__h_o%/o}/ctl"; __h_return "$__h_status"\n'
+REST = '\\eval "$__h_rest"\n'
 
 # What a successor must not take over: the shell sets it, or assigning has side effects.
 SKIP = re.compile(
     rb"^(?:declare -\S+ |export )?(?:BASH\w*|DIRSTACK|EPOCH\w+|E?UID|FUNCNAME|GROUPS|HERMES_TASK|HISTCMD|HOSTTYPE"
     rb"|LINENO|MACHTYPE|OPTIND|OSTYPE|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|_|__h_\w+)"
-    rb"(?:=|$)|^declare -fx __h_|^trap -- 'builtin eval \"\$__h_stop\"' "
+    rb"(?:=|$)|^declare -fx __h_|^trap -- '\\builtin eval \"\$__h_stop\"' "
 )
 OPTION = re.compile(rb"^set [-+]o ")
 BASH_OPTIONS = re.compile(rb'^declare -\S+ (BASHOPTS|SHELLOPTS)="([\w:-]*)"$', re.M)
+ERREXIT = re.compile(rb'^declare -\S+ SHELLOPTS="[^"]*\berrexit\b|^set -o errexit$', re.M)
 READ_ONLY = frozenset((b"login_shell", b"restricted_shell", b"interactive-comments"))
+VARIABLE = re.compile(rb"^(?:declare -x\S* |export )(\w+)(?==|$)", re.M)
 EXIT_TRAP = re.compile(rb"^trap -- '((?:[^']|'\\'')*)' EXIT\n?", re.M)
 DEBUG_TRAP = re.compile(rb"^trap -- '(?:[^']|'\\'')*' DEBUG$", re.M)
-OUR_EXIT = b'eval "$__h_exit"'
-OUR_LINE = b"\ntrap -- '" + OUR_EXIT + b"' EXIT\n"
+OUR_EXIT = re.compile(rb'^\\(?:builtin )?eval "\$__h_exit"(?:\n|$)')
+OUR_LINE = b"\ntrap -- '\\builtin eval \"$__h_exit\"' EXIT\n"
+EXIT = '\\eval "$__h_exit"'
 
 
 def quote(text: str) -> str:
@@ -62,7 +72,7 @@ def quote(text: str) -> str:
 
 def change_directory(path: str) -> str:
     """Return lines that change the shell's directory without a trace in its variables."""
-    return '__h_cwd="${OLDPWD-}"; cd -- %s 2>/dev/null || :; OLDPWD=$__h_cwd\n' % quote(path)
+    return '__h_cwd="${OLDPWD-}"; \\cd -- %s 2>/dev/null || \\:; OLDPWD=$__h_cwd\n' % quote(path)
 
 
 class State:
@@ -78,14 +88,18 @@ class State:
         if OUR_LINE in self.dump:
             return ""
         body = self._exit_trap()
-        if body is not None and body.startswith(OUR_EXIT):
+        if body is not None and OUR_EXIT.match(body):
             return ""
-        wrapped = OUR_EXIT + (b"\n" + body if body else b"")
-        return "trap '%s' EXIT\n" % wrapped.decode("utf-8", "surrogateescape")
+        users = "\n" + body.decode("utf-8", "surrogateescape") if body else ""
+        return "\\trap '%s%s' EXIT\n" % (EXIT, users)
 
     def _exit_trap(self) -> Optional[bytes]:
         found = EXIT_TRAP.search(self.dump)
         return found.group(1) if found else None
+
+    def errexit(self) -> bool:
+        """Return whether a failing command ends the shell."""
+        return ERREXIT.search(self.dump) is not None
 
     def debug_trap(self) -> str:
         """Return the line that sets the user's DEBUG trap again; empty when there is none."""
@@ -94,9 +108,7 @@ class State:
 
     def script(self) -> bytes:
         """Return the lines that give another shell this state; what sets options comes last."""
-        body = self._exit_trap() or b""
-        if body.startswith(OUR_EXIT):
-            body = body[len(OUR_EXIT) + 1 :]
+        body = OUR_EXIT.sub(b"", self._exit_trap() or b"")
         lines = EXIT_TRAP.sub(b"", self.dump).split(b"\n")
         if body:
             lines.append(b"trap -- '%s' EXIT" % body)
@@ -108,6 +120,9 @@ class State:
                 name, default - wanted, False
             )
         kept = [line for line in lines if not OPTION.match(line) and not SKIP.match(line)]
+        if self._first is not None:  # what the environment brings and the session had unset
+            missing = set(VARIABLE.findall(self._first.dump)) - set(VARIABLE.findall(self.dump))
+            kept += [b"unset -v " + name for name in sorted(missing)]
         return b"\n".join(kept + options + [b"return 0\n"])
 
     @staticmethod

@@ -69,8 +69,9 @@ class Loop:
                 for _ in range(len(self._soon)):
                     self._call(self._soon.popleft())
                 self._flush()
-            for fd, events in self._poll.poll(self._timeout()):
-                pair = self._callbacks.get(fd)
+            # Looked up before any is called: a callback may close a descriptor, and the next one get its number.
+            ready = [(self._callbacks.get(fd), events) for fd, events in self._poll.poll(self._timeout())]
+            for pair, events in ready:
                 if pair is None:
                     continue
                 if events & (READ | OVER) and pair[0] is not None:

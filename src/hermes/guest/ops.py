@@ -10,7 +10,7 @@ from .server import Call, Guest, OpError, op
 from .shell import Shell, ShellTask, find_shell
 from .task import Input, Process, Task, set_size, signal_number
 
-NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 ARGV_LIMIT = 100000  # Linux takes 128 KiB for one argument
 MAX_INPUT = 16 << 20
 

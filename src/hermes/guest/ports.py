@@ -92,10 +92,11 @@ class Tunnel:
         if self._todo:
             self._next()
         else:
-            port = self._call.args["port"]
-            self._call.fail(
-                "port_refused", "port %s in the sandbox: %s" % (port, os.strerror(self._first)), port=port
-            )
+            context = {"port": self._call.args["port"]}
+            if self._first == errno.ECONNREFUSED:
+                context["hint"] = "Nothing listens on that port in the sandbox."
+            message = "port %s in the sandbox: %s" % (context["port"], os.strerror(self._first))
+            self._call.fail("port_refused", message, **context)
 
     def _close(self) -> None:
         if self._sock is not None:

@@ -13,7 +13,7 @@ import signal
 import time
 from typing import Any, Deque, Dict, List, Optional, Set
 
-from .driver import BASH, DONE, JOBS, SH, State, change_directory, quote
+from .driver import BASH, DONE, JOBS, REST, SH, State, change_directory, quote
 from .proc import Nanny, descendants, exit_code, freeze, kill_all, mark_of, processes, send_signal
 from .server import Guest, OpError
 from .task import DRAIN_GRACE, ERR, OUT, Reader, Task, widen
@@ -24,12 +24,22 @@ CLOCK_BOOTTIME = 7
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def ticks_now() -> int:
-    """Return the time in the unit of a process's start time."""
-    try:
-        return int(time.clock_gettime(CLOCK_BOOTTIME) * TICKS)
-    except OSError:
-        return 0
+class Starts:
+    """Tells processes that start from now on from those that were there: by start time and, within a tick, by pid."""
+
+    _loadavg = -1
+
+    def __init__(self) -> None:
+        try:
+            self.ticks = int(time.clock_gettime(CLOCK_BOOTTIME) * TICKS)
+            if Starts._loadavg < 0:
+                Starts._loadavg = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
+            self.last_pid = int(os.pread(Starts._loadavg, 100, 0).split()[-1])
+        except (OSError, ValueError, IndexError):
+            self.ticks = self.last_pid = 0
+
+    def before(self, pid: int, start: int) -> bool:
+        return start < self.ticks or (start == self.ticks and pid <= self.last_pid)
 
 
 def find_shell() -> str:
@@ -50,7 +60,7 @@ class ShellTask(Task):
         self.text = command
         self.env: Dict[str, str] = {}
         self.at: Optional[str] = None
-        self.start_ticks = 0
+        self.starts: Optional[Starts] = None
 
     @property
     def pid(self) -> int:
@@ -91,8 +101,10 @@ class Shell:
         self.last = 0  # exit code of the last command: what $? is in the next
         self._number = 0  # how many commands this shell was given; it counts too
         self._dumps = 0  # how many dumps it has made: one more, after its start
+        self._patience = 0  # milliseconds that the next command waits for the dump of the last one
         self._reported: Optional[int] = None
         self._signalled = False
+        self._debug_trap = ""  # the user's, which stopping a command takes away
         self._dump: List[bytes] = []
         self._message = b""
         self._script = self._ctl = self._state = self._command = -1
@@ -137,8 +149,8 @@ class Shell:
         driver = (BASH if self.is_bash else SH).replace("@DIR@", self.dir)
         if self.state is not None:
             self._write_file("restore", self.state.script())
-            driver += ". %s/restore >/dev/null 2>&1\n%s" % (self.dir, change_directory(self.cwd))
-        self._send(driver + ":\n" + DONE)
+            driver += "\\. %s/restore >/dev/null 2>&1\n%s" % (self.dir, change_directory(self.cwd))
+        self._send(driver + "\\:\n" + DONE)
 
     def job_state(self) -> Optional[bytes]:
         """Return a script that gives another shell this one's variables and functions."""
@@ -215,7 +227,8 @@ class Shell:
             return
         if self.state is not None and (self._signalled or self.state.rewrap()):
             self._drain_state()
-            if not self._fresh:  # the line depends on what the last command left
+            if not self._fresh and self._patience:  # the line depends on what the last command left
+                self._patience -= 1
                 self.guest.loop.call_later(0.001, self._next)
                 return
         task = self.current = self.queue.popleft()
@@ -229,7 +242,7 @@ class Shell:
                 watch.call.fail("no_space", "the command could not be handed to the shell: %s" % error)
             return
         task.begin()
-        task.start_ticks = ticks_now()
+        task.starts = Starts()
         self._number += 1
         self._send(self._line(task))
         # The shell waits in its redirections until we have opened the other ends.
@@ -242,17 +255,20 @@ class Shell:
     def _line(self, task: ShellTask) -> str:
         before, after = self.state.rewrap() if self.state is not None else "", ""
         if self._signalled:
-            before += 'eval "$__h_rest"\n'
+            before += REST
             self._signalled = False
-            after = self.state.debug_trap() if self.state is not None else ""
+            after, self._debug_trap = self._debug_trap, ""
         if self.is_bash:
             env = "".join("%s=%s " % (key, quote(value)) for key, value in task.env.items())
+            if env:
+                before += "__h_unset='\\builtin unset -v %s'\n" % " ".join(task.env)
+                after += "__h_unset=\n"
             env = "HERMES_TASK=%s %s" % (task.mark, env)
         else:
-            before += "export HERMES_TASK=%s\n" % task.mark
+            before += "\\export HERMES_TASK=%s\n" % task.mark
             env = ""
             for key, value in task.env.items():
-                before += "__h_%s=${%s-} __h_%s_=${%s+x}\nexport %s=%s\n" % (
+                before += "__h_%s=${%s-} __h_%s_=${%s+x}\n\\export %s=%s\n" % (
                     key, key, key, key, key, quote(value)
                 )  # fmt: skip
                 after += 'if [ "$__h_%s_" ]; then %s=$__h_%s; else unset %s; fi\n' % (
@@ -264,11 +280,13 @@ class Shell:
         if task.at is not None:
             before += change_directory(task.at)
             after += change_directory(self.cwd)
-        if before:
+        if (before or self._number == 1) and not (
+            self.last and self.state is not None and self.state.errexit()
+        ):
             before += "__h_return %d\n" % self.last
         stdin = "i" if task.input is not None else "n"
         stderr = "&1" if task.merge else '"$__h_e"'
-        return '%s%s. "$__h_b" <"$__h_%s" >"$__h_o" 2>%s;%s%s' % (before, env, stdin, stderr, DONE, after)
+        return '%s%s\\. "$__h_b" <"$__h_%s" >"$__h_o" 2>%s;%s%s' % (before, env, stdin, stderr, DONE, after)
 
     def _open_input(self, task: ShellTask, wait: float) -> None:
         """Open the writing end as soon as the shell has opened the other."""
@@ -293,6 +311,7 @@ class Shell:
         if nanny is None or not nanny.child or self._reported is not None:
             return
         self._signalled = True
+        self._debug_trap = self.state.debug_trap() if self.state is not None else ""
         if not self.is_bash:
             self._kill_shell(task)
             return
@@ -328,7 +347,7 @@ class Shell:
                 elif parent in tree:
                     mine[pid] = is_mine(parent)
                 else:
-                    mine[pid] = table[pid].start >= task.start_ticks
+                    mine[pid] = task.starts is None or not task.starts.before(pid, table[pid].start)
             return mine[pid]
 
         return {pid for pid in tree if is_mine(pid)}
@@ -430,6 +449,7 @@ class Shell:
         if self.current is not task:
             return
         self.current = None
+        self._patience = 1000
         self.last = status
         for timer in self._timers:
             timer.cancel()
