@@ -13,7 +13,7 @@ import queue
 import stat
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
 from .errors import FileError, HermesError, ProtocolError
@@ -94,10 +94,11 @@ class Outbox:
         self._aborted = True
         self._room.release()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        while data := await self._items.get():
-            yield data
-            self._room.release()
+    async def get(self) -> bytes:
+        """Take the next chunk, which makes room for another; nothing at the end."""
+        data = await self._items.get()
+        self._room.release()
+        return data
 
 
 def in_thread(work: Callable[[], None], done: Callable[[], None]) -> asyncio.Future[None]:
@@ -107,6 +108,24 @@ def in_thread(work: Callable[[], None], done: Callable[[], None]) -> asyncio.Fut
     executor.shutdown(wait=False)
     future.add_done_callback(lambda _: done())
     return future
+
+
+async def settled(worker: asyncio.Future[None]) -> None:
+    """Wait until a thread has ended, whatever came of it."""
+    await asyncio.wait([worker])
+    if not worker.cancelled():
+        worker.exception()
+
+
+async def outcome(worker: asyncio.Future[None], local: str, operation: str, stats: Stats) -> None:
+    """Wait for a thread.
+
+    :raises FileError: it could not go on
+    """
+    try:
+        await asyncio.shield(worker)
+    except (OSError, TreeError, ValueError, OverflowError) as error:
+        raise local_error(error, local, operation, stats) from error
 
 
 class Progress:
@@ -157,22 +176,20 @@ async def receive(
     try:
         async for _, data in stream:
             if not await inbox.put(data):
-                break
+                await outcome(worker, local, "files.get", stats)
+                raise ProtocolError("the guest went on after the end of a copy", operation=operation)
             progress.report()
-        else:
-            reply = await stream.reply()
-            await inbox.put(reply.raw) if reply.raw else None
-            inbox.end()
-        try:
-            await worker
-        except (OSError, TreeError, ValueError) as error:
-            raise local_error(error, local, "files.get", stats) from error
+        reply = await stream.reply()
+        if reply.raw:
+            await inbox.put(reply.raw)
+        inbox.end()
+        await outcome(worker, local, "files.get", stats)
         progress.report(final=True)
         return reply.body
     finally:
         stream.cancel()
         inbox.end(abort=True)
-        await asyncio.wait([worker])
+        await settled(worker)
 
 
 async def send(
@@ -190,13 +207,10 @@ async def send(
     worker = in_thread(lambda: work(outbox.put), outbox.end)
 
     async def pump() -> None:
-        async for data in outbox.chunks():
+        while data := await outbox.get():
             await stream.send(data)
             progress.report()
-        try:
-            await worker
-        except (OSError, TreeError, ValueError) as error:
-            raise local_error(error, local, "files.put", stats) from error
+        await outcome(worker, local, "files.put", stats)
         stream.send_eof()
 
     try:
@@ -205,11 +219,14 @@ async def send(
         return body
     finally:
         outbox.abort()
-        await asyncio.wait([worker])
+        await settled(worker)
 
 
-async def feed(stream: Stream, pump: Any) -> dict[str, Any]:
-    """Run *pump*, which sends, until the call is answered; return the answer. Cancels the call on failure."""
+async def feed(stream: Stream, pump: Coroutine[Any, Any, None]) -> dict[str, Any]:
+    """Run *pump*, which sends, until the call is answered; return the answer.
+
+    A call that could not be fed to its end is cancelled.
+    """
     pumping = asyncio.ensure_future(pump)
     answer = asyncio.ensure_future(stream.reply())
     try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import builtins
 import json
 import os
 import stat as stat_bits
 from collections.abc import AsyncIterable, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
@@ -27,6 +28,7 @@ READ_LIMIT = 1 << 28
 GLOB_LIMIT = 100_000
 
 StrPath = str | os.PathLike[str]
+T = TypeVar("T")
 
 
 class FileStat(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +104,7 @@ class Files:
         mode: int | None = None,
         parents: bool = True,
     ) -> None:
-        """Replace a file's content as a whole: at each moment the old or the new content is there, never a part.
+        """Replace a file's content as a whole; at each moment all of the old or all of the new is there.
 
         A symbolic link is written through. The permissions stay unless *mode* gives others.
 
@@ -133,21 +135,21 @@ class Files:
             raise
         return True
 
-    async def list(self, path: StrPath = ".") -> list[FileStat]:
+    async def list(self, path: StrPath = ".") -> builtins.list[FileStat]:
         """Return what is in a directory, sorted by name."""
         _, raw = await self._collect("file.list", {"path": os.fspath(path)}, READ_LIMIT)
         return await _parsed(raw, _stat)
 
-    async def glob(self, pattern: str, *, root: StrPath = ".", limit: int = GLOB_LIMIT) -> list[str]:
+    async def glob(self, pattern: str, *, root: StrPath = ".", limit: int = GLOB_LIMIT) -> builtins.list[str]:
         """Return the paths below *root* that match, sorted.
 
-        ``*``, ``?`` and ``[...]`` match within a name and ``**`` any number of directories. Wildcards match no
-        name that begins with a dot, unless the pattern does, and do not follow symbolic links to directories.
-        A pattern that ends with a slash finds directories only.
+        ``*``, ``?`` and ``[...]`` match within a name and ``**`` any number of directories. Wildcards
+        match no name that begins with a dot, unless the pattern does, and do not follow symbolic links to
+        directories. A pattern that ends with a slash finds directories only.
 
         :raises FileError: ``too_large``; more than *limit* paths match
         """
-        args = {"path": os.fspath(root), "pattern": pattern, "limit": limit}
+        args: dict[str, Any] = {"path": os.fspath(root), "pattern": pattern, "limit": limit}
         body, raw = await self._collect("file.glob", args, READ_LIMIT)
         if body.get("truncated"):
             raise FileError(
@@ -171,13 +173,16 @@ class Files:
         """Remove a file, an empty directory, or a symbolic link itself.
 
         :param recursive: remove a directory with all that is in it; links in it are not followed
-        :raises FileError: ``unsafe_path`` for ``/``, the home directory, the sandbox's cwd and what contains them
+        :raises FileError: ``unsafe_path`` for ``/``, the home directory, the cwd, and all above them
         """
         await self._allow(path)
         await self._call("file.remove", path, recursive=recursive)
 
     async def move(self, src: StrPath, dst: StrPath) -> None:
-        """Move like ``mv``: into *dst* when that is a directory, else to that name; a file there is replaced."""
+        """Move like ``mv``: into *dst* when that is a directory, else to that name.
+
+        A file that is there already is replaced.
+        """
         await self._allow(src)
         await self._allow(dst)
         await self._call("file.move", src, to=os.fspath(dst))
@@ -187,9 +192,10 @@ class Files:
     ) -> TransferStats:
         """Copy a file or a directory into the sandbox, missing directories above it being made.
 
-        As with ``cp -r``, *remote* is where the copy goes when it is a directory or ends with a slash, and its
-        name otherwise. A slash at the end of *local* means the content of that directory, which is merged into
-        *remote*. Symbolic links in a tree stay links; modes and times are kept, owners and special bits not.
+        As with ``cp -r``, *remote* is where the copy goes when it is a directory or ends with a slash, and
+        its name otherwise. A slash at the end of *local* means the content of that directory, which is
+        merged into *remote*. Symbolic links in a tree stay links; modes and times are kept, owners and
+        special bits not.
 
         :param on_progress: gets bytes done, bytes in all or None, and the path being copied
         """
@@ -289,7 +295,7 @@ class Files:
     ) -> tuple[dict[str, Any], bytes]:
         """Make a call and return its answer's object and all bytes that came, *limit* at most."""
         stream = self._channel.open(operation, args)
-        parts: list[bytes] = []
+        parts: builtins.list[bytes] = []
         size = 0
         try:
             async for _, data in stream:
@@ -355,7 +361,7 @@ def _name(found: Any) -> str:
     return found
 
 
-async def _parsed[T](raw: bytes, make: Callable[[Any], T]) -> list[T]:
+async def _parsed(raw: bytes, make: Callable[[Any], T]) -> list[T]:
     def parse() -> list[T]:
         try:
             return [make(json.loads(line)) for line in raw.splitlines()]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import logging
 import os
 import socket
 import struct
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
 
 from .errors import HermesError, PortError
 
@@ -23,20 +22,27 @@ READ_SIZE = 1 << 16
 BACKLOG = 256
 RESET = struct.pack("ii", 1, 0)
 
-log = logging.getLogger(__name__)
+
+OnError = Callable[[HermesError], None]
 
 
 @contextlib.asynccontextmanager
 async def forward(
-    channel: Channel, port: int, *, host: str = "127.0.0.1", local_port: int = 0
+    channel: Channel,
+    port: int,
+    *,
+    host: str = "127.0.0.1",
+    local_port: int = 0,
+    on_error: OnError | None = None,
 ) -> AsyncIterator[int]:
     """Make a port that the sandbox reaches reachable on 127.0.0.1 of this machine; yields the local port.
 
-    Each connection there becomes one from inside the sandbox; one that is refused there is reset here, and
-    logged. For ``127.0.0.1`` the sandbox's ``::1`` is tried too. Leaving the context closes all connections.
+    Each connection there becomes one from inside the sandbox; one that is refused there is reset here. For
+    ``127.0.0.1`` the sandbox's ``::1`` is tried too. Leaving the context closes all connections.
 
     :param host: as the sandbox knows it
     :param local_port: 0 for any that is free
+    :param on_error: gets the reason for which a connection was reset, such as ``port_refused``
     :raises PortError: ``port_in_use``, or the port cannot be bound or is none
     """
     for number in (port, local_port):
@@ -45,7 +51,9 @@ async def forward(
     connections: set[asyncio.Task[None]] = set()
 
     def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.ensure_future(_serve(channel, port, host, reader, writer))
+        task = asyncio.ensure_future(
+            _serve(channel.open, {"port": port, "host": host}, reader, writer, on_error)
+        )
         connections.add(task)
         task.add_done_callback(connections.discard)
 
@@ -74,25 +82,33 @@ async def forward(
 
 
 async def _serve(
-    channel: Channel, port: int, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    connect: Callable[[str, dict[str, Any]], Stream],
+    target: dict[str, Any],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    on_error: OnError | None,
 ) -> None:
     stream: Stream | None = None
     try:
-        stream = channel.open("port.open", {"port": port, "host": host})
+        stream = connect("port.open", target)
         async with asyncio.TaskGroup() as group:
             up = group.create_task(_up(reader, stream))
             await _down(stream, writer)
             up.cancel()
+        writer.close()
+        await writer.wait_closed()
     except* HermesError as errors:
-        log.warning("a connection to port %d of the sandbox failed: %s", port, errors.exceptions[0])
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-        writer.transport.abort()
+        error = errors.exceptions[0]
+        if on_error is not None and isinstance(error, HermesError):
+            on_error(error)
+        with contextlib.suppress(OSError):
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
     except* OSError:
-        writer.transport.abort()  # the client here has gone
+        pass  # the client here has gone
     finally:
         if stream is not None:
             stream.cancel()
-        writer.close()
+        writer.transport.abort()
 
 
 async def _up(reader: asyncio.StreamReader, stream: Stream) -> None:
@@ -105,6 +121,6 @@ async def _down(stream: Stream, writer: asyncio.StreamWriter) -> None:
     async for _, data in stream:
         writer.write(data)
         await writer.drain()
-    if writer.can_write_eof():
+    if not stream.answered and writer.can_write_eof():
         writer.write_eof()
     await stream.reply()

@@ -7,7 +7,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import approval as approvals
@@ -542,17 +542,23 @@ class Sandbox:
         await self._approve(approvals.Request(kind="write", text=path, backend=self.backend))
 
     def forward(
-        self, port: int, *, host: str = "127.0.0.1", local_port: int = 0
+        self,
+        port: int,
+        *,
+        host: str = "127.0.0.1",
+        local_port: int = 0,
+        on_error: Callable[[HermesError], None] | None = None,
     ) -> contextlib.AbstractAsyncContextManager[int]:
         """Make a port of the sandbox reachable on 127.0.0.1 of this machine while the context lasts.
 
         Yields the local port.
 
+        :param on_error: told of each connection that could not be made, or broke, inside
         :raises PortError: code ``port_in_use``; the wanted local port is taken
         """
         from .forward import forward
 
-        return forward(self._channel, port, host=host, local_port=local_port)
+        return forward(self._channel, port, host=host, local_port=local_port, on_error=on_error)
 
     # --- the place
 

@@ -267,13 +267,9 @@ class Sandbox(_Facade[sandbox.Sandbox]):
     resume = _blocking(sandbox.Sandbox.resume)
     snapshot = _blocking(sandbox.Sandbox.snapshot)
 
-    def forward(
-        self, port: int, *, host: str = "127.0.0.1", local_port: int = 0
-    ) -> AbstractContextManager[int]:
+    def forward(self, port: int, **options: Any) -> AbstractContextManager[int]:
         """Make a port of the sandbox reachable here; see :meth:`hermes.Sandbox.forward`."""
-        return self._portal.wrap_async_context_manager(
-            self._inner.forward(port, host=host, local_port=local_port)
-        )
+        return self._portal.wrap_async_context_manager(self._inner.forward(port, **options))
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of this sandbox; see :meth:`hermes.Sandbox.describe`."""

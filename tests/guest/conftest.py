@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from _plugins.pythons import pythons
 
+from _plugins.pythons import pythons
 from guest._driver import Driver
 
 ENDS = dict.fromkeys([*list(pythons())[:1], *list(pythons())[-1:]])

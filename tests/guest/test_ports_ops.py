@@ -128,7 +128,7 @@ def test_nothing_listens(driver: Driver) -> None:
         with pytest.raises(OpFailed, match="refused") as caught:
             driver.call("port.open", port=port)
     assert caught.value.code == "port_refused"
-    assert caught.value.context == {"port": port}
+    assert caught.value.context == {"port": port, "hint": "Nothing listens on that port in the sandbox."}
 
 
 def test_a_reset_is_an_error(driver: Driver) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hermes.guest import spool as module
 from hermes.guest.spool import MEMORY, TAIL, Spool
 
 
@@ -83,7 +82,7 @@ def test_a_full_disk_keeps_head_and_tail(tmp_path: Path, monkeypatch: pytest.Mon
         room -= size
         return size
 
-    monkeypatch.setattr(module.os, "write", write)
+    monkeypatch.setattr("os.write", write)
     spool = Spool(str(tmp_path / "1.out"), 1 << 30)
     for number in range(40):
         spool.append(bytes([number]) * 50_000)

@@ -66,13 +66,14 @@ def test_the_destination_is_as_with_cp(driver: Driver, cwd: Path) -> None:
 
 def test_what_is_missing_or_in_the_way_is_said(driver: Driver, cwd: Path) -> None:
     (cwd / "file").write_text("x")
-    for code, call in {
+    calls: dict[str, Callable[[], object]] = {
         "not_found": lambda: get(driver, "none"),
         "not_a_directory": lambda: get(driver, "file"),
         "exists": lambda: put(driver, folder(".") + END, "file/x"),
         "unsafe_path": lambda: put(driver, folder(".") + link("a", "..") + entry("a/b") + END, "tree"),
         "io": lambda: put(driver, b"nonsense" * 1000, "tree"),
-    }.items():
+    }
+    for code, call in calls.items():
         with pytest.raises(OpFailed) as caught:
             call()
         assert caught.value.code == code, caught.value

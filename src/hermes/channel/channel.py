@@ -41,6 +41,7 @@ PING_EVERY = 15.0
 SILENCE = 45.0
 BOOT_TIMEOUT = 60.0
 HELLO_TIMEOUT = 20.0
+TEXT_VIOLATIONS = 5
 BACKOFF = (0.05, 5.0)  # seconds between attempts to reconnect: first, longest
 
 _ERRORS: dict[str, type[HermesError]] = {
@@ -124,6 +125,11 @@ class Stream:
         if not self._reply.done():
             self._channel._link.send(EOF, self.id)
             self._channel._flush()
+
+    @property
+    def answered(self) -> bool:
+        """Whether the answer has come."""
+        return self._reply.done()
 
     async def reply(self) -> Reply:
         """Wait for the answer. Cancelling the wait gives the answer up.
@@ -220,6 +226,7 @@ class _Wire:
                     self._greeted(frame)
             self._channel._flush()
         except ProtocolError as error:
+            self._channel._violated(str(error))
             self.fail(f"the guest broke the protocol: {error}")
 
     def on_close(self, reason: str | None) -> None:
@@ -275,6 +282,7 @@ class Channel:
         self._tasks: set[asyncio.Task[None]] = set()
         self._reconnecting = False
         self._closing = False
+        self._violations = 0
         self._error: Callable[[], HermesError] | None = None
         self.guest: dict[str, Any] = {}
         self.path = ""  # "direct" or "relay"
@@ -409,6 +417,17 @@ class Channel:
         self.guest = dict(hello)
         self._wire = wire
         self._link.connect(wire.codec, seen)
+
+    def _violated(self, what: str) -> None:
+        """Note a breach of the protocol. Noise may damage a text channel; on a clean one nothing excuses it."""
+        self._violations += 1
+        if self._backend.encoding == "binary" or self._violations > TEXT_VIOLATIONS:
+            self._give_up(
+                lambda: errors.ProtocolError(
+                    f"the guest broke the protocol: {what}; the channel was closed and nothing of it was used",
+                    hint="Destroy this sandbox: what runs in it may be hostile, or another version of hermes.",
+                )
+            )
 
     def _lost(self, wire: _Wire, reason: str) -> None:
         if self._wire is not wire:

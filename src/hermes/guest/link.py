@@ -13,7 +13,7 @@ from .frames import ACK, CREDIT, DATA, NUMBERED, Frame, ProtocolError
 
 WINDOW = 1 << 20  # bytes of data one stream may have on the way, each direction
 ACK_FRAMES = 64
-ACK_BYTES = 1 << 18
+ACK_BYTES = 1 << 19
 MORE = 0x80  # flag in *chan*: the message goes on in the next frame of its stream
 MAX_MESSAGE = 1 << 24
 _U32 = struct.Struct("!I")

@@ -69,7 +69,7 @@ class Loop:
                 for _ in range(len(self._soon)):
                     self._call(self._soon.popleft())
                 self._flush()
-            # Looked up before any is called: a callback may close a descriptor, and the next one get its number.
+            # All looked up first: a callback may close a descriptor, and a new one get its number.
             ready = [(self._callbacks.get(fd), events) for fd, events in self._poll.poll(self._timeout())]
             for pair, events in ready:
                 if pair is None:

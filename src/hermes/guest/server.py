@@ -162,6 +162,15 @@ class Client:
             call.fail("guest_error", "%s: %s" % (type(error).__name__, error))
 
     def _to_call(self, call: Call, kind: int, chan: int, body: bytes) -> None:
+        try:
+            self._deliver(call, kind, chan, body)
+        except ProtocolError:
+            raise
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            call.fail("guest_error", "%s: %s" % (type(error).__name__, error))
+
+    def _deliver(self, call: Call, kind: int, chan: int, body: bytes) -> None:
         if kind == DATA:
             call.flow.received(len(body))
             if call.on_data is not None:
@@ -293,7 +302,7 @@ class Guest:
     def __init__(self, options: Dict[str, Any]) -> None:
         self.id = os.urandom(4).hex()
         self.loop = Loop()
-        self.loop.before_wait = self._flush
+        self.loop.before_wait = self.flush
         self.run_dir: str = options["run_dir"]
         self.state_dir: str = options["state_dir"]
         self.cwd: str = options["cwd"]
@@ -376,7 +385,8 @@ class Guest:
             return
         Connection(self, sock)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Send what waits to be sent."""
         while self.dirty:
             client = self.dirty.pop()
             if client.connection is not None:
@@ -411,4 +421,5 @@ def ping(guest: Guest, call: Call) -> None:
 def shutdown(guest: Guest, call: Call) -> None:
     """Answer, then end everything that runs here."""
     call.reply({})
-    guest.loop.call_later(0, guest.loop.stop)
+    guest.flush()
+    guest.loop.stop()

@@ -25,7 +25,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Starts:
-    """Tells processes that start from now on from those that were there: by start time and, within a tick, by pid."""
+    """Tells processes that start from now on from earlier ones: by time and, within a clock tick, by pid."""
 
     _loadavg = -1
 

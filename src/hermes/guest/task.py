@@ -334,7 +334,6 @@ class Task:
         watch = Watch(self, call, live, self.limit, offsets or {})
         self.watches.append(watch)
 
-
         def leave() -> None:
             self._unwatch(watch)
             if self._feeder is call and self.input is not None and self.kind == "run":
