@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .approval import Request
 from .errors import ProtocolError
-from .session import Result, collect
+from .session import Result, collect, text_bytes
 
 if TYPE_CHECKING:
     from .channel.channel import Stream
@@ -108,7 +108,7 @@ class Job:
         :raises JobError: code ``job_finished``; it takes none any more
         """
         if isinstance(data, str):
-            data = data.encode("utf-8", "surrogateescape")
+            data = text_bytes(data, "the input")
         await self._sandbox._approve(
             Request(kind="input", text=data.decode("utf-8", "replace"), backend=self._sandbox.backend)
         )

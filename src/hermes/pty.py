@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .approval import Request
 from .errors import ProtocolError
+from .session import text_bytes
 
 if TYPE_CHECKING:
     from .job import Job
@@ -44,7 +45,7 @@ def key_bytes(key: str) -> bytes:
         return b"\x1b" + key_bytes(key[2:])
     if len(key) == 3 and key[:2] == "C-" and (key[2].isalpha() or key[2] in "@[\\]^_?"):
         return b"\x7f" if key[2] == "?" else bytes([ord(key[2].upper()) & 0x1F])
-    return key.encode("utf-8", "surrogateescape")
+    return text_bytes(key, "the key")
 
 
 class Pty:
@@ -83,7 +84,7 @@ class Pty:
     async def write(self, data: bytes | str) -> None:
         """Type bytes or text."""
         if isinstance(data, str):
-            data = data.encode("utf-8", "surrogateescape")
+            data = text_bytes(data, "the input")
         box = self._job._sandbox
         await box._approve(Request(kind="input", text=data.decode("utf-8", "replace"), backend=box.backend))
         await self._stream.send(data)

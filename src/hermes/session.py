@@ -29,7 +29,7 @@ OnOutput = Callable[[bytes], "Awaitable[None] | None"]
 class Spill:
     """The whole of an output that was too long: a file inside the sandbox, kept for a while.
 
-    ``bytes`` is how many bytes the command wrote. ``complete`` is False when some of it could not be kept, and ``note``
+    ``bytes`` is how many the command wrote. ``complete`` is False when some could not be kept, and ``note``
     says why. ``stderr`` is the other stream's own spill, None when both went into one.
     """
 
@@ -151,22 +151,28 @@ def command_bytes(command: str | Sequence[str]) -> bytes:
 
     :raises CommandError: it holds a NUL, which no shell can be given
     """
-    text = command if isinstance(command, str) else shlex.join(command)
-    try:
-        data = text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError as error:
-        raise _invalid(f"the command holds a surrogate that stands for no byte, at {error.start}") from error
+    data = text_bytes(command if isinstance(command, str) else shlex.join(command), "the command")
     if b"\0" in data:
-        raise _invalid("the command holds a NUL byte")
+        raise _invalid("the command holds a NUL byte; it was not run")
     return data
+
+
+def text_bytes(text: str, what: str) -> bytes:
+    """Return text as UTF-8, with the bytes that surrogates stand for as they were.
+
+    :raises CommandError: a surrogate stands for no byte
+    """
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise _invalid(
+            f"{what} holds a surrogate that stands for no byte, at {error.start}; it was not sent"
+        ) from error
 
 
 def _invalid(what: str) -> CommandError:
     return CommandError(
-        f"{what}; it was not run",
-        code="command_invalid",
-        operation="run",
-        hint="Pass binary data by stdin or by a file.",
+        what, code="command_invalid", hint="Pass binary data as bytes, by stdin or by a file."
     )
 
 
@@ -211,7 +217,7 @@ async def run_command(
     """Send a prepared ``run`` and gather its result. Cancelling it ends the command."""
     feed: AsyncIterable[bytes] | None = None
     if isinstance(stdin, str):
-        stdin = stdin.encode("utf-8", "surrogateescape")
+        stdin = text_bytes(stdin, "the standard input")
     if isinstance(stdin, bytes | bytearray | memoryview):
         if len(stdin) <= INLINE_STDIN:
             args["stdin"], raw = "inline", raw + bytes(stdin)

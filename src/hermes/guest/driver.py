@@ -21,8 +21,8 @@ __h_jobs() { builtin printf J; builtin jobs -p; builtin printf '\0'; }
 # traps are listed at top level, since a function has its own
 __h_save='\builtin trap -p >@DIR@/state || \builtin :; __h_dump "$@" >@DIR@/state 2>/dev/null || \builtin :;'
 __h_save+=' __h_return "$__h_status"'
-__h_done='__h_status=$?; \builtin eval "$__h_pre"; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >@DIR@/ctl || \builtin :;'
-__h_done+=' \builtin eval "$__h_save"'
+__h_done='__h_status=$?; \builtin eval "$__h_pre"; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >@DIR@/ctl'
+__h_done+=' || \builtin exit "$__h_status"; \builtin eval "$__h_save"'
 __h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >@DIR@/ctl || \builtin :;'
 __h_exit+=' \builtin eval "$__h_save"'
 __h_stop='__h_pre=$__h_rest; \builtin shopt -s extdebug; \builtin set -T; \builtin trap "$__h_unwind" DEBUG'
@@ -39,7 +39,7 @@ __h_dump() { set; export -p; alias; trap; printf 'umask '; umask; set +o; printf
 __h_jobs() { printf J; jobs -p; printf '\0'; }
 __h_save='__h_dump >@DIR@/state 2>/dev/null || \:; __h_return "$__h_status"'
 __h_done='__h_status=$?; __h_task=$((__h_task + 1));'
-__h_done="$__h_done"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >@DIR@/ctl || \:; \eval "$__h_save"'
+__h_done="$__h_done"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >@DIR@/ctl || \exit "$__h_status"; \eval "$__h_save"'
 __h_exit='__h_status=$?; \printf "C%s\0" "$PWD" >@DIR@/ctl || \:; \eval "$__h_save"'
 trap '\eval "$__h_exit"' EXIT
 """
@@ -115,6 +115,8 @@ class State:
         options = [line for line in lines if OPTION.match(line)]
         defaults = dict(BASH_OPTIONS.findall(self._first.dump)) if self._first is not None else {}
         for name, values in BASH_OPTIONS.findall(self.dump):
+            if name == b"BASHOPTS":  # the driver switches it on, a job's shell does not
+                options += self._switch(name, {b"expand_aliases"}, b"expand_aliases" in values.split(b":"))
             wanted, default = set(values.split(b":")), set(defaults.get(name, b"").split(b":"))
             options += self._switch(name, wanted - default, True) + self._switch(
                 name, default - wanted, False

@@ -124,6 +124,9 @@ def start(guest: Guest, call: Call) -> None:
     size = args.get("size")
     env = dict(guest.env, **check_env(args.get("base_env")))
     session = guest.sessions.get(args.get("session") or "")
+    if session is not None and session.settling:
+        guest.loop.call_later(0.001, lambda: call.client.serve(call))
+        return
     cwd = session.cwd if session is not None else (check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd)
     cwd = check_cwd(cwd, args.get("cwd")) or cwd
     env.update(check_env(args.get("env")))

@@ -292,7 +292,7 @@ def _exec(
         if tty:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.chdir(cwd)
-        os.execvpe(argv[0], list(argv), env)
+        os.execvpe(argv[0], [os.path.basename(argv[0])] + list(argv[1:]), env)
     except OSError as error:
         os.write(report, b"E%d\n" % (error.errno or errno.EIO))
     finally:

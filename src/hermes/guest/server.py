@@ -145,6 +145,11 @@ class Client:
     def _call(self, stream: int, body: bytes) -> None:
         args, raw = unpack(body)
         call = self.calls[stream] = Call(self, stream, args, raw)
+        self.serve(call)
+
+    def serve(self, call: Call) -> None:
+        """Do what a call asks for; what goes wrong is its answer."""
+        args = call.args
         function = OPS.get(str(args.get("op")))
         if function is None:
             call.fail("unknown_op", "this guest does not know the operation %r" % args.get("op"))

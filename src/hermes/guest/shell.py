@@ -7,9 +7,11 @@ from the last dump.
 """
 
 import collections
+import fcntl
 import os
 import shutil
 import signal
+import termios
 import time
 from typing import Any, Deque, Dict, List, Optional, Set
 
@@ -86,6 +88,7 @@ class Shell:
         self.created = time.time()
         self.program = find_shell()
         self.is_bash = os.path.basename(self.program) == "bash"
+        self.script_fd = b"0xff" if self.is_bash else b"0xa"  # where the shell keeps the file it reads
         guest.next_shell += 1
         self.dir = os.path.join(guest.run_dir, str(guest.next_shell))
         os.mkdir(self.dir, 0o700)
@@ -151,6 +154,12 @@ class Shell:
             self._write_file("restore", self.state.script())
             driver += "\\. %s/restore >/dev/null 2>&1\n%s" % (self.dir, change_directory(self.cwd))
         self._send(driver + "\\:\n" + DONE)
+
+    @property
+    def settling(self) -> bool:
+        """Whether the dump after the last command is still to come."""
+        self._drain_state()
+        return self.ready and self.current is None and not self._fresh
 
     def job_state(self) -> Optional[bytes]:
         """Return a script that gives another shell this one's variables and functions."""
@@ -286,7 +295,7 @@ class Shell:
             before += "__h_return %d\n" % self.last
         stdin = "i" if task.input is not None else "n"
         stderr = "&1" if task.merge else '"$__h_e"'
-        return '%s%s\\. "$__h_b" <"$__h_%s" >"$__h_o" 2>%s;%s%s' % (before, env, stdin, stderr, DONE, after)
+        return '%s%s\\. "$__h_b" <"$__h_%s" >"$__h_o" 2>%s\n%s%s' % (before, env, stdin, stderr, DONE, after)
 
     def _open_input(self, task: ShellTask, wait: float) -> None:
         """Open the writing end as soon as the shell has opened the other."""
@@ -442,8 +451,29 @@ class Shell:
             self._timers.append(self.guest.loop.call_later(DRAIN_GRACE, lambda: self._end(task, status)))
 
     def stream_closed(self, task: ShellTask) -> None:
-        if task is self.current and self._reported is not None and not task.has_strays():
+        if task is not self.current or task.has_strays():
+            return
+        if self._reported is not None:
             self._end(task, self._reported)
+        else:
+            self._timers.append(self.guest.loop.call_later(0.5, lambda: self._look_for_noexec(task)))
+
+    def _look_for_noexec(self, task: ShellTask) -> None:
+        """End a shell that executes nothing, as after ``set -n``: it has our last line and waits for more."""
+        if task is not self.current or self._reported is not None or self.nanny is None:
+            return
+        waiting = b""
+        try:
+            with open("/proc/%d/syscall" % self.nanny.child, "rb") as file:
+                waiting = file.read()
+        except OSError:
+            pass
+        unread = bytearray(4)
+        fcntl.ioctl(self._script, termios.FIONREAD, unread)
+        if waiting.split()[1:2] == [self.script_fd] and not any(unread) and not self._lines:
+            self._kill_shell(task)
+        else:
+            self._timers.append(self.guest.loop.call_later(0.5, lambda: self._look_for_noexec(task)))
 
     def _end(self, task: ShellTask, status: int) -> None:
         if self.current is not task:
@@ -476,8 +506,9 @@ class Shell:
         if end:
             self._dump = [rest] if rest else []
             self._dumps += whole.count(b"\0") + 1
+            if self.first is None:
+                self.first = State(whole.partition(b"\0")[0], None)
             self.state = State(whole.rpartition(b"\0")[2], self.first)
-            self.first = self.first or self.state
 
     def _drain_soon(self) -> None:
         if self._drain_timer is None:
