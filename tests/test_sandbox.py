@@ -76,7 +76,7 @@ async def test_a_sandbox_whose_guest_ended_is_made_anew() -> None:
         os.kill(int(box._channel.guest["pid"]), 9)
         with pytest.raises(hermes.SandboxGone):
             await box.run("true")
-    with pytest.raises(hermes.SandboxGone, match="there is no local sandbox 'again' that runs"):
+    with pytest.raises(hermes.SandboxGone, match="the local sandbox 'again' does not run"):
         await hermes.Sandbox("local", name="again").open(create=False)
     async with hermes.Sandbox("local", name="again") as box:
         assert box.id != first

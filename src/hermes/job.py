@@ -26,7 +26,8 @@ class JobInfo:
 
     ``kind`` is ``job``, ``pty``, ``run`` (a command somebody waits for, or whose client was lost) or
     ``stray`` (a process that a command left in the background). ``state`` is ``queued``, ``running``,
-    ``exited``, ``killed``, ``timed_out``, ``interrupted``, ``expired`` or ``failed``.
+    ``exited``, ``killed``, ``timed_out``, ``interrupted``, ``expired`` or ``failed``. With
+    ``tty`` it has a terminal.
     """
 
     id: str
@@ -39,6 +40,7 @@ class JobInfo:
     ended: float | None
     bytes: int
     session: str | None
+    tty: bool = False
 
     @classmethod
     def from_guest(cls, facts: dict[str, Any]) -> JobInfo:
@@ -56,6 +58,7 @@ class JobInfo:
                 ended=None if running or started is None else float(started) + float(facts["duration"]),
                 bytes=sum(int(size) for size in facts.get("sizes", {}).values()),
                 session=facts.get("session"),
+                tty=facts.get("tty") is True,
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"the guest described a job that makes no sense: {error!r}") from error
@@ -81,6 +84,8 @@ class Job:
 
         :raises JobError: the job is no longer known
         """
+        from .channel.channel import checked
+
         parts: list[bytes] = []
         while n is None or n > 0:
             args = {"task": self._task, "offset": offset, "size": PAGE if n is None else min(n, PAGE)}
@@ -88,7 +93,7 @@ class Job:
             if not reply.raw:
                 break
             parts.append(reply.raw)
-            offset = _number(reply.body, "next")
+            offset = checked(reply.body.get("next"), int)
             n = None if n is None else n - len(reply.raw)
         return b"".join(parts)
 
@@ -153,10 +158,3 @@ class Job:
     def _attach(self, *, live: bool, offset: int = 0, input: bool = False) -> Stream:
         args = {"task": self._task, "live": live, "input": input, "offsets": {"1": offset}}
         return self._sandbox._channel.open("attach", args)
-
-
-def _number(body: dict[str, Any], key: str) -> int:
-    value = body.get(key)
-    if type(value) is not int:
-        raise ProtocolError(f"the guest sent {value!r} for {key}")
-    return value

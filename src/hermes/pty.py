@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 from .approval import Request
-from .errors import ProtocolError
 from .session import text_bytes
 
 if TYPE_CHECKING:
@@ -101,10 +100,9 @@ class Pty:
         """Read and drop what is left, and return the program's exit code (128 + n for signal n)."""
         while await self.read():
             pass
-        code = (await self._stream.reply()).body.get("exit_code")
-        if type(code) is not int:
-            raise ProtocolError(f"the guest sent the exit code {code!r}")
-        return code
+        from .channel.channel import checked
+
+        return checked((await self._stream.reply()).body.get("exit_code"), int)
 
     async def detach(self) -> None:
         """Stop reading; the program goes on."""

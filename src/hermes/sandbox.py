@@ -6,16 +6,16 @@ import asyncio
 import contextlib
 import os
 import secrets
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import approval as approvals
 from . import backends
 from .config import Config, Lifetime, load
-from .errors import CommandError, HermesError, JobError, SandboxGone, Unreachable
+from .errors import CommandError, HermesError, JobError, SandboxGone
+from .places import Wanted, find_or_create, locked
 from .session import OnOutput, Result, SessionInfo, Shell, Stdin, command_bytes, run_command
-from .state import SandboxRecord, Store, owner
+from .state import SandboxRecord, Store
 
 if TYPE_CHECKING:
     from .backends.base import Backend
@@ -87,7 +87,6 @@ class Sandbox:
         self._base: dict[str, Any] = {}
         self._here = ""
         self._judged = False
-        self._attached = False
 
     # --- opening and leaving
 
@@ -100,43 +99,23 @@ class Sandbox:
         """
         if self._open_channel is not None:
             return self
-        kind = await asyncio.to_thread(self._settle)
-        lock = await asyncio.to_thread(self._store.lock, self.backend, self.name)
-        try:
-            await asyncio.to_thread(lock.acquire)
-            record = await asyncio.to_thread(self._store.get, self.backend, self.name) if self.named else None
-            if record is not None:
-                place = kind(self._spec(record.id, record.options), self._config)
-                if await self._found(place, record):
-                    self._attached = True
-                else:
-                    with contextlib.suppress(HermesError):
-                        await place.destroy()
-                    await asyncio.to_thread(self._store.remove, record)
-                    record = None
-            if record is None:
-                if not create:
-                    raise SandboxGone(
-                        f"there is no {self.backend} sandbox '{self.name}' that runs",
-                        reason="it was never made, or has ended",
-                        hint="'hermes sandbox ls' shows those that do.",
-                    )
-                place, record = await self._create(kind)
+        await asyncio.to_thread(self._settle)
+        store, config = self._store, self._config
+        async with locked(store, self.backend, self.name):
+            place, record, there = await find_or_create(self._wanted(), config, store, create=create)
             self._place, self._record, self.id = place, record, record.id
-            await self._attach(start=not self._attached)
-        except BaseException:
-            if self._place is not None and not self._attached:
-                with contextlib.suppress(Exception):
-                    await self._place.destroy()
-                if self._record is not None:
-                    await asyncio.to_thread(self._store.remove, self._record)
-            raise
-        finally:
-            await asyncio.to_thread(lock.release)
+            try:
+                await self._attach(start=create)
+            except BaseException:
+                if not there:
+                    with contextlib.suppress(Exception):
+                        await place.destroy()
+                    await asyncio.to_thread(store.remove, record)
+                raise
         return self
 
-    def _settle(self) -> type[Backend]:
-        """Fill in from the configuration what was not given, and return the backend."""
+    def _settle(self) -> None:
+        """Fill in from the configuration what was not given."""
         self._settled = config = self._settled or load()
         self._here = os.getcwd()
         self._store = Store()
@@ -148,71 +127,19 @@ class Sandbox:
         self._mode = self._mode or config.approvals.mode
         self._lifetime = self._lifetime or config.lifetime
         self._workspace = self._workspace or config.workspace
-        return backends.load(self.backend)
+        backends.load(self.backend)  # imports it here, in a thread
 
-    def _spec(self, ident: str, options: Mapping[str, Any]) -> Any:
-        from .backends.base import Spec
-
-        common = {key: options[key] for key in ("image", "network", "limits", "persistent") if key in options}
-        own = {key: value for key, value in options.items() if key not in common and key != "workspace"}
-        return Spec(
+    def _wanted(self) -> Wanted:
+        return Wanted(
+            backend=self.backend,
             name=self.name,
-            id=ident,
             named=self.named,
-            workspace=options.get("workspace", self._workspace),
+            workspace=self._workspace,
             here=self._here,
             env=self._env,
             lifetime=self._life,
-            options=own,
-            **common,
+            options=self._options,
         )
-
-    @staticmethod
-    async def _found(place: Backend, record: SandboxRecord) -> bool:
-        """Return whether a place runs, waking it where it can sleep."""
-        if await place.find(record.locator):
-            return True
-        if not place.capabilities.suspend:
-            return False
-        try:
-            await place.resume()
-        except Unreachable:
-            raise
-        except SandboxGone:
-            return False
-        return True
-
-    async def _create(self, kind: type[Backend]) -> tuple[Backend, SandboxRecord]:
-        options = dict(self._options)
-        if self._workspace is not None:
-            options["workspace"] = self._workspace
-        ident = secrets.token_hex(8)
-        place = kind(self._spec(ident, options), self._config)
-        place.check_spec()
-        await kind.check(self._config)
-        pid, boot = await asyncio.to_thread(owner)
-        record = SandboxRecord(
-            name=self.name,
-            backend=self.backend,
-            id=ident,
-            created=time.time(),
-            owner_pid=pid,
-            owner_boot=boot,
-            workspace=self._workspace,
-            named=self.named,
-            options=options,
-            last_used=time.time(),
-        )
-        # Written before anything is started: what a crash leaves can then be found.
-        await asyncio.to_thread(self._store.put, record)
-        try:
-            record.locator = await place.create()
-            await asyncio.to_thread(self._store.put, record)
-        except BaseException as error:
-            if not (isinstance(error, HermesError) and error.context.get("left")):
-                await asyncio.to_thread(self._store.remove, record)
-            raise
-        return place, record
 
     async def _attach(self, *, start: bool) -> None:
         from .channel.channel import Channel
@@ -417,17 +344,10 @@ class Sandbox:
 
     async def sessions(self) -> list[SessionInfo]:
         """Return the sessions that are open, of all clients."""
-        found = (await self._channel.call("session.list")).body.get("sessions", [])
-        return [
-            SessionInfo(
-                name=str(one["name"]),
-                cwd=str(one["cwd"]),
-                created=float(one["created"]),
-                running=one.get("running"),
-                queued=int(one["queued"]),
-            )
-            for one in found
-        ]
+        from .channel.channel import checked
+
+        found = (await self._channel.call("session.list")).body.get("sessions")
+        return checked(found, list[SessionInfo])
 
     def _forget_session(self, name: str) -> None:
         self._sessions.discard(name)
@@ -450,6 +370,7 @@ class Sandbox:
         :param pty: rows and columns of a terminal to run it on
         :raises Refused: approval said no
         """
+        from .channel.channel import checked
         from .job import Job
 
         raw = command_bytes(command)
@@ -460,7 +381,7 @@ class Sandbox:
             args["size"] = list(pty)
             args["term"] = "xterm-256color"
         reply = await self._channel.call("start", {**self._base, **args, "session": DEFAULT_SESSION}, raw)
-        return Job(self, int(reply.body["id"]), text)
+        return Job(self, checked(reply.body.get("id"), int), text)
 
     async def pty(
         self,
@@ -476,6 +397,7 @@ class Sandbox:
 
         :raises Refused: approval said no
         """
+        from .channel.channel import checked
         from .job import Job
         from .pty import Pty
 
@@ -487,13 +409,14 @@ class Sandbox:
         reply = await self._channel.call(
             "start", {**self._base, **args, "size": [rows, cols], "term": term}, raw
         )
-        return Pty(Job(self, int(reply.body["id"]), text))
+        return Pty(Job(self, checked(reply.body.get("id"), int), text))
 
     async def jobs(self) -> list[JobInfo]:
         """Return every command that runs or may be asked for, and every process left in the background."""
+        from .channel.channel import checked
         from .job import JobInfo
 
-        found = (await self._channel.call("tasks")).body.get("tasks", [])
+        found = checked((await self._channel.call("tasks")).body.get("tasks"), list[dict[str, Any]])
         return [JobInfo.from_guest(one) for one in found]
 
     async def job(self, ident: str) -> Job:
@@ -588,7 +511,7 @@ class Sandbox:
         return await self._the_place().snapshot()
 
     def describe(self) -> dict[str, Any]:
-        """Return the facts of this sandbox as plain values: isolation, persistence, limits, what is verified."""
+        """Return the facts of this sandbox as plain values: isolation, limits, what is verified and so on."""
         place = self._the_place()
         can = place.capabilities
         guest = self._open_channel.guest if self._open_channel is not None else {}

@@ -246,10 +246,8 @@ async def _collect(channel: Channel, stream: Stream, limit: int) -> Result:
         nonlocal room
         room -= len(data)
         if room < 0 or chan not in parts:
-            stream.cancel()
-            raise ProtocolError(
-                "the guest sent more output than was asked for; it was dropped", operation="run"
-            )
+            stream.abort(ProtocolError("the guest sent more output than was asked for; it was dropped"))
+            return
         parts[chan].append(data)
 
     stream.on_data = take
@@ -258,11 +256,13 @@ async def _collect(channel: Channel, stream: Stream, limit: int) -> Result:
     except asyncio.CancelledError:
         stream.cancel()
         raise
-    heads = body.get("heads") or {}
+    heads = body.get("heads")
     cut = {}
     for chan, pieces in parts.items():
         data = b"".join(pieces)
-        head = heads.get(str(chan), len(data))
+        head = heads.get(str(chan), len(data)) if isinstance(heads, dict) else None
+        if type(head) is not int:
+            raise ProtocolError("the guest sent a result without sense: what was cut is not said")
         cut[chan] = (data[:head], data[head:])
     return build_result(channel, body, cut)
 
@@ -358,8 +358,8 @@ def _joined(cut: tuple[bytes, bytes], size: int, spill: Spill | None, chan: int)
 
 
 def _spill(channel: Channel, facts: Any) -> Spill | None:
-    if not isinstance(facts, dict) or not facts:
-        return None
+    if not isinstance(facts, dict):
+        raise TypeError(f"a spill that is {facts!r}")
     made: dict[str, Spill] = {}
     for chan, (path, size, dropped, note) in sorted(facts.items(), reverse=True):
         made[chan] = Spill(

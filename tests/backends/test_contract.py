@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.backends.base import Backend, ByteChannel, Capabilities, GuestDirs, Spec
+from hermes.backends.base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from hermes.config import Config
 from hermes.errors import UnsupportedError
 
@@ -30,8 +30,8 @@ class Least(Backend):
     async def create(self) -> dict[str, Any]:
         return {}
 
-    async def find(self, locator: Mapping[str, Any]) -> bool:
-        return False
+    async def find(self, locator: Mapping[str, Any]) -> PlaceState:
+        return "gone"
 
     async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
         raise NotImplementedError

@@ -39,12 +39,23 @@ from hermes.errors import UnsupportedError
 if TYPE_CHECKING:
     from hermes.state import Store
 
-__all__ = ["Backend", "ByteChannel", "Capabilities", "Encoding", "GuestDirs", "Isolation", "Network", "Spec"]
+__all__ = [
+    "Backend",
+    "ByteChannel",
+    "Capabilities",
+    "Encoding",
+    "GuestDirs",
+    "Isolation",
+    "Network",
+    "PlaceState",
+    "Spec",
+]
 
 Isolation = Literal["none", "container", "vm", "remote"]
 Network = Literal["on", "off", "host"]
 WorkspaceKind = Literal["private", "here", "path"]
 Encoding = Literal["binary", "text"]
+PlaceState = Literal["running", "stopped", "gone"]
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,16 +267,16 @@ class Backend(ABC):
         """
 
     @abstractmethod
-    async def find(self, locator: Mapping[str, Any]) -> bool:
+    async def find(self, locator: Mapping[str, Any]) -> PlaceState:
         """Look for the place that ``create`` returned this locator for.
 
-        True: it is there and running, and this instance now stands for it. False: it is gone, or it is there
-        but stopped. Never starts, wakes, creates or repairs anything, and never answers True for another
-        place that happens to have the same name. The locator is remembered in either case, for ``resume``,
-        ``diagnose`` and ``destroy``. One that is malformed (written by another version) is answered with
-        False.
+        ``running``: a process can be started inside, and this instance now stands for it. ``stopped``: it is
+        there, and ``resume`` may start it. ``gone``: it is not there any more. Never starts, wakes, creates
+        or repairs anything, and never takes another place of the same name for it. The locator is remembered
+        in any case, for ``resume``, ``diagnose`` and ``destroy``. One that is malformed (written by another
+        version) is answered with ``gone``.
 
-        :raises Unreachable: it cannot be told, because the machine or service does not answer. Never False
+        :raises Unreachable: it cannot be told, because the machine or service does not answer. Never ``gone``
             then: the caller would forget a place that lives
         :raises BackendError: it cannot be told, because the client program does not work here any more
         """

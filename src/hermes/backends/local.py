@@ -21,10 +21,10 @@ from hermes.guest.dirs import SOCKET, default_dir
 
 from ._channels import ProcessChannel, SocketChannel
 from ._connect import connect_guest
-from .base import Backend, ByteChannel, Capabilities, GuestDirs, Spec
+from .base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 
-# The agent's own password for sudo is hermes's business, never a command's.
-PRIVATE = frozenset({"HERMES_SUDO_PASSWORD"})
+# The password for sudo is hermes's business, never a command's; the size is that of the client's terminal.
+WITHHELD = frozenset({"HERMES_SUDO_PASSWORD", "LINES", "COLUMNS"})
 DESTROY_SECONDS = 5.0
 
 
@@ -90,14 +90,14 @@ class LocalBackend(Backend):
         self._workspace = workspace
         return {**self._dirs._asdict(), "workspace": workspace}
 
-    async def find(self, locator: Mapping[str, Any]) -> bool:
+    async def find(self, locator: Mapping[str, Any]) -> PlaceState:
         run_dir, state_dir, workspace = (locator.get(key) for key in ("run_dir", "state_dir", "workspace"))
         if not (isinstance(run_dir, str) and isinstance(state_dir, str) and isinstance(workspace, str)):
-            return False
+            return "gone"
         if os.path.basename(run_dir) != self.spec.id:
-            return False
+            return "gone"
         self._dirs, self._workspace = GuestDirs(run_dir, state_dir), workspace
-        return await self._alive(self._dirs)
+        return "running" if await self._alive(self._dirs) else "gone"
 
     async def _alive(self, dirs: GuestDirs) -> bool:
         try:
@@ -136,7 +136,7 @@ class LocalBackend(Backend):
         return ("bash", "-c", command)
 
     def session_env(self) -> Mapping[str, str]:
-        return {key: value for key, value in os.environ.items() if key not in PRIVATE}
+        return {key: value for key, value in os.environ.items() if key not in WITHHELD}
 
     async def destroy(self) -> None:
         await asyncio.to_thread(self._destroy)

@@ -8,7 +8,7 @@ import time
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from hermes import errors
 from hermes.errors import HermesError, SandboxGone, Unreachable
@@ -66,11 +66,27 @@ _ERRORS: dict[str, type[HermesError]] = {
 }
 
 
+T = TypeVar("T")
+
+
 class Reply(NamedTuple):
     """The answer to a call: a JSON object and the bytes that came with it."""
 
     body: dict[str, Any]
     raw: bytes
+
+
+def checked(value: Any, kind: type[T]) -> T:
+    """Return what a guest sent as the type it should have.
+
+    :raises ProtocolError: it has another
+    """
+    import msgspec
+
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise errors.ProtocolError(f"the guest sent an answer without sense: {error}") from error
 
 
 def error_from(operation: str, body: Mapping[str, Any]) -> HermesError:
@@ -182,6 +198,11 @@ class Stream:
             self._ended = True
             self._wake()
 
+    def abort(self, error: HermesError) -> None:
+        """Give the call up with an error for whoever waits."""
+        self._fail(error)
+        self.cancel()
+
     def _answer(self, chan: int, body: bytes) -> None:
         obj, raw = unpack(body)
         if self._reply.done():
@@ -211,6 +232,7 @@ class _Wire:
         self.codec: Binary | Text = Binary() if stream.encoding == "binary" else Text()
         self.hello: asyncio.Future[dict[str, Any]] = channel._loop.create_future()
         self.closed = False
+        self.ended = asyncio.Event()
         self.heard = time.monotonic()
         self._channel = channel
 
@@ -230,6 +252,7 @@ class _Wire:
             self.fail(f"the guest broke the protocol: {error}")
 
     def on_close(self, reason: str | None) -> None:
+        self.ended.set()
         self.fail(reason or "it was closed")
 
     def fail(self, reason: str) -> None:
@@ -247,9 +270,26 @@ class _Wire:
         if frame[0] != HELLO:
             raise ProtocolError("no greeting")
         hello, _ = unpack(frame[5])
-        self.hello.set_result(hello)
         # Frames may follow in the same read: the link has to be ready for them now.
         self._channel._welcome(self, hello)
+        if not self.hello.done():
+            self.hello.set_result(hello)
+
+
+class _Search:
+    """The attempts to connect again since the last time that anything new came over."""
+
+    def __init__(self, seen: int) -> None:
+        self.seen = seen
+        self.since = time.strftime("%H:%M:%S")
+        self.began = time.monotonic()
+        self.attempts = 0
+
+    async def pause(self) -> None:
+        """Wait before the next attempt, longer each time; not before the first."""
+        if self.attempts:
+            await asyncio.sleep(min(BACKOFF[0] * 2 ** (self.attempts - 1), BACKOFF[1]))
+        self.attempts += 1
 
 
 class Channel:
@@ -283,6 +323,7 @@ class Channel:
         self._reconnecting = False
         self._closing = False
         self._violations = 0
+        self._search: _Search | None = None
         self._error: Callable[[], HermesError] | None = None
         self.guest: dict[str, Any] = {}
         self.path = ""  # "direct" or "relay"
@@ -344,9 +385,10 @@ class Channel:
         if wire is not None and not wire.closed:
             self._link.control(BYE)
             self._flush()
+            # The guest hangs up once it has read everything; to leave earlier could lose what we said last.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
-                    await wire.stream.drain()
+                    await wire.ended.wait()
             wire.closed = True
             await wire.stream.close()
         self._give_up(lambda: SandboxGone("this client has left the sandbox", reason="closed here"))
@@ -419,19 +461,21 @@ class Channel:
         self._link.connect(wire.codec, seen)
 
     def _violated(self, what: str) -> None:
-        """Note a breach of the protocol. Noise may damage a text channel; on a clean one nothing excuses it."""
+        """Note a breach of the protocol. Noise may damage a text channel; a clean one has no excuse."""
         self._violations += 1
         if self._backend.encoding == "binary" or self._violations > TEXT_VIOLATIONS:
             self._give_up(
                 lambda: errors.ProtocolError(
-                    f"the guest broke the protocol: {what}; the channel was closed and nothing of it was used",
-                    hint="Destroy this sandbox: what runs in it may be hostile, or another version of hermes.",
+                    f"the guest broke the protocol: {what}; the channel was closed, nothing of it was used",
+                    hint="Destroy this sandbox: its guest may be hostile, or of another version.",
                 )
             )
 
     def _lost(self, wire: _Wire, reason: str) -> None:
         if self._wire is not wire:
             return
+        if self._search is None or self._link.seen != self._search.seen:
+            self._search = _Search(self._link.seen)
         self._wire = None
         self._link.disconnect()
         self._spawn(wire.stream.close())
@@ -440,9 +484,15 @@ class Channel:
             self._spawn(self._reconnect(reason))
 
     async def _reconnect(self, reason: str) -> None:
-        since, began, delay = time.time(), time.monotonic(), BACKOFF[0]
+        search = self._search
+        assert search is not None
+        last = reason
         try:
             while self._error is None:
+                if search.attempts and time.monotonic() - search.began > self._reconnect_for:
+                    self._give_up(_unreachable(search.since, last))
+                    return
+                await search.pause()
                 try:
                     await self._connect(start=False)
                     return
@@ -458,12 +508,6 @@ class Channel:
                 if why:
                     self._give_up(_gone(why))
                     return
-                if time.monotonic() - began > self._reconnect_for:
-                    at = time.strftime("%H:%M:%S", time.localtime(since))
-                    self._give_up(_unreachable(at, last))
-                    return
-                await asyncio.sleep(delay)
-                delay = min(delay * 2, BACKOFF[1])
         finally:
             self._reconnecting = False
 
@@ -494,9 +538,10 @@ class Channel:
             return
         kind, chan, ident, _seq, _ack, body = message
         if kind == REPLY:
-            stream = self._streams.pop(ident, None)
+            stream = self._streams.get(ident)
             if stream is not None:
                 stream._answer(chan, body)
+                del self._streams[ident]
         elif kind in (DATA, CREDIT, EOF):
             stream = self._streams.get(ident)
             if stream is not None:

@@ -5,7 +5,7 @@ import re
 from typing import Any, Dict, List, Optional, Tuple
 
 from .driver import quote
-from .proc import command_of, descendants, kill_all, processes, send_signal
+from .proc import command_of, descendants, kill_all, processes, send_signal, started_at
 from .server import Call, Guest, OpError, op
 from .shell import Shell, ShellTask, find_shell
 from .task import Input, Process, Task, set_size, signal_number
@@ -83,7 +83,8 @@ def run(guest: Guest, call: Call) -> None:
     if args.get("session") is None:
         base = dict(guest.env, **check_env(args.get("base_env")))
         base.update(env)
-        cwd = check_cwd(guest.cwd, args.get("cwd")) or check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd
+        start = check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd
+        cwd = check_cwd(start, args.get("cwd")) or start
         argv = shell_argv(guest, command, None)
         text = command.decode("utf-8", "surrogateescape")
         task: Task = Process(guest, "run", argv, text, base, cwd, limit, merge, stdin != "empty")
@@ -273,6 +274,7 @@ def tasks(guest: Guest, call: Call) -> None:
             "pid": pid,
             "session": session,
             "state": "running",
+            "started": started_at(pid),
         }
         for pid, session in strays(guest)
     ]

@@ -14,6 +14,7 @@ import select
 import signal
 import sys
 import termios
+import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Set
 
 Process = collections.namedtuple("Process", "parent state start")
@@ -21,6 +22,8 @@ Process = collections.namedtuple("Process", "parent state start")
 PR_SET_CHILD_SUBREAPER = 36
 MARK = "HERMES_TASK"
 ROUNDS = 100
+CLOCK_BOOTTIME = 7
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def become_subreaper() -> bool:
@@ -84,6 +87,22 @@ def mark_of(pid: int) -> Optional[str]:
         return None
     start = at + len(MARK) + 2
     return data[start : data.find(b"\0", start)].decode("ascii", "replace")
+
+
+def uptime() -> float:
+    """Return the seconds since boot, on the clock of process start times."""
+    return time.clock_gettime(CLOCK_BOOTTIME)
+
+
+def started_at(pid: int) -> Optional[float]:
+    """Return when a process started, in seconds since the epoch; None when that is not known."""
+    process = processes().get(pid)
+    try:
+        return (
+            time.time() - uptime() + process.start / TICKS if process is not None and process.start else None
+        )
+    except OSError:
+        return None
 
 
 def command_of(pid: int) -> str:

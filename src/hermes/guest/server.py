@@ -278,8 +278,8 @@ class Connection:
                 self.guest.loop.add_writer(self.fd, self.flush)
             return
         except OSError:
-            self.close()
-            return
+            # The client does not read any more, but what it sent before it left is still to be read.
+            del out[:]
         if self._blocked:
             self._blocked = False
             self.guest.loop.remove_writer(self.fd)

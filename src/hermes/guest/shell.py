@@ -16,14 +16,23 @@ import time
 from typing import Any, Deque, Dict, List, Optional, Set
 
 from .driver import BASH, DONE, JOBS, REST, SH, State, change_directory, quote
-from .proc import Nanny, descendants, exit_code, freeze, kill_all, mark_of, processes, send_signal
+from .proc import (
+    TICKS,
+    Nanny,
+    descendants,
+    exit_code,
+    freeze,
+    kill_all,
+    mark_of,
+    processes,
+    send_signal,
+    uptime,
+)
 from .server import Guest, OpError
 from .task import DRAIN_GRACE, ERR, OUT, Reader, Task, widen
 
 STOP = signal.SIGURG  # ignored by default: harmless when a command resets its trap
 STOP_GRACE = 1.0  # seconds a shell gets to unwind before it is killed
-CLOCK_BOOTTIME = 7
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Starts:
@@ -33,7 +42,7 @@ class Starts:
 
     def __init__(self) -> None:
         try:
-            self.ticks = int(time.clock_gettime(CLOCK_BOOTTIME) * TICKS)
+            self.ticks = int(uptime() * TICKS)
             if Starts._loadavg < 0:
                 Starts._loadavg = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
             self.last_pid = int(os.pread(Starts._loadavg, 100, 0).split()[-1])

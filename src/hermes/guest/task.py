@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 from .proc import MARK, Nanny, exit_code, send_signal
 from .server import Call, Guest, OpError
-from .spool import Spool
+from .spool import TAIL, Spool
 
 OUT, ERR = 1, 2
 PIPE_SIZE = 1 << 18
@@ -228,6 +228,7 @@ class Task:
         self.why = "exited"
         self.exit_code: Optional[int] = None
         self.cwd = ""
+        self.tty = -1
         self.spools: Dict[int, Spool] = {}
         prefix = "%s/%d" % (guest.state_dir, self.id)
         self.spools[OUT] = Spool(prefix + ".out", guest.quota)
@@ -312,6 +313,7 @@ class Task:
         result: Dict[str, Any] = {
             "id": self.id,
             "kind": self.kind,
+            "tty": self.tty >= 0,
             "session": self.session,
             "pid": self.pid,
             "state": self.state,
@@ -350,7 +352,7 @@ class Task:
 
     def answered(self, call: Call, result: Dict[str, Any]) -> None:
         """Send the result; a task that ran for this call alone has served its purpose."""
-        if self.kind == "run" and call.connected:
+        if self.kind == "run" and call.connected and call.task is self:
             self.wanted = False
         call.reply(result)
 
@@ -358,13 +360,18 @@ class Task:
         for watch in self.watches:
             if watch.live:
                 watch.pump()
-        if any(watch.lag() > LAG for watch in self.watches):
+        if self._too_far_behind():
             for reader in self.readers:
                 reader.pause()
 
+    def _too_far_behind(self) -> bool:
+        """Whether a live reader has to catch up first: what is not on disk is kept for it in memory only."""
+        limit = TAIL // 2 if any(spool.error is not None for spool in self.spools.values()) else LAG
+        return any(watch.lag() > limit for watch in self.watches)
+
     def let_write(self) -> None:
         """Go on reading when no live reader is too far behind."""
-        if not any(watch.lag() > LAG for watch in self.watches):
+        if not self._too_far_behind():
             for reader in self.readers:
                 reader.resume()
 
@@ -421,7 +428,6 @@ class Process(Task):
         Task.__init__(self, guest, command, limit, merge or size is not None)
         self.kind = kind
         self.cwd = cwd
-        self.tty = -1
         env = dict(env)
         env[MARK] = self.mark
         fds = self._open_tty(size) if size is not None else self._open_pipes(stdin)

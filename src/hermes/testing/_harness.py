@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-LIMIT = 300.0
-"""Seconds after which a case is given up, where nothing else limits it."""
+LIMIT = 45.0
+"""Seconds after which a case is given up: inside the loop it can be told better where than from outside."""
 
 CLEAN_LIMIT = 15.0
 
@@ -44,13 +44,17 @@ class Loop:
         loop, self._loop = self._loop, None
         if loop is None:
             return
-        left = asyncio.all_tasks(loop)
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(_end_tasks())
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+async def _end_tasks() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
 
 
 loop = Loop()

@@ -1,7 +1,7 @@
 """What a place cannot do: case x backend -> reason. The documentation shows the same table.
 
-An exception is run all the same, as an expected failure: one that passes fails the run, and so does one without
-a reason or for a case that does not exist. A backend of a third party states its own in
+An exception is run all the same, as an expected failure: one that passes fails the run, and so does one
+without a reason or for a case that does not exist. A backend of a third party states its own in
 ``Capabilities.exceptions``, by the names of the cases.
 """
 
@@ -16,7 +16,7 @@ TABLE: dict[tuple[str, str], str] = {}
 
 
 def reasons(backend: str) -> dict[str, str]:
-    """Return the exceptions of a backend: case to reason, from the table and from what the backend says itself.
+    """Return the exceptions of a backend, case to reason: from the table, and those that it states itself.
 
     :raises ValueError: one has no reason
     """
@@ -39,7 +39,7 @@ def check(backend: str, cases: Iterable[str]) -> None:
 
 
 def rows(backends: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Return ``(case, backend, reason)`` for each exception, sorted; this is the table of the documentation."""
+    """Return ``(case, backend, reason)`` for each exception, sorted: the table of the documentation."""
     return sorted((case, name, reason) for name in backends for case, reason in reasons(name).items())
 
 

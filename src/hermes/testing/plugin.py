@@ -54,7 +54,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     names = metafunc.config.getoption("--hermes-backend") or getattr(metafunc.module, "hermes_backends", ())
     if not names:
-        raise pytest.UsageError("which backend? Say --hermes-backend=NAME, or hermes_backends = (NAME,) in the module")
+        raise pytest.UsageError(
+            "which backend? Say --hermes-backend=NAME, or hermes_backends = (NAME,) in the module"
+        )
     metafunc.parametrize("hermes_backend", list(names), scope="module")
 
 
@@ -165,7 +167,7 @@ def folder(box: Sandbox) -> Iterator[str]:
     """An empty directory in ``box``, as an absolute path there."""
 
     async def made() -> str:
-        result = await box.exec("d=$(mktemp -d ./case.XXXXXX) && cd -- \"$d\" && pwd -P")
+        result = await box.exec('d=$(mktemp -d ./case.XXXXXX) && cd -- "$d" && pwd -P')
         assert result.exit_code == 0, result
         return result.text.rstrip("\n")
 

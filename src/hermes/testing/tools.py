@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cut", "desert", "eventually", "fails", "gone", "out", "pids", "stopwatch", "tag", "unique"]
 
-# Zombies have no command line, so they are not listed. The tag comes by stdin: in the argv it would find itself.
+# Zombies have no command line, so they are not listed. The tag comes by stdin: in the argv it would find
+# itself.
 _SCAN = r"""read -r tag
 for d in /proc/[0-9]*; do
   { mapfile -d '' words <"$d/cmdline"; } 2>/dev/null || continue

@@ -1,0 +1,142 @@
+"""The root command: which modules hold the commands, global options, and how every failure is reported."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hermes.errors import HermesError, exit_code
+
+from ._group import Group, UsageError
+from ._options import Debug, Globals, Place, new_app
+from ._report import FAILED, report, say
+
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+
+COMMANDS = {
+    "exec": "exec",
+    "shell": "shell",
+    "jobs": "jobs",
+    "sandbox": "sandbox",
+    "config": "config",
+    "bench": "bench",
+}
+"""Command to module. Each has an ``app``: one command, or a group of them."""
+
+
+class Root(Group):
+    """Imports the module of a command when that command is asked for."""
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"{__package__}.{COMMANDS[cmd_name]}")
+        command: Command = typer.main.get_command(module.app)
+        return command
+
+
+app = new_app(cls=Root, invoke_without_command=True, add_completion=True)
+
+
+def _version(ctx: typer.Context, value: bool) -> None:
+    if value:
+        import hermes
+
+        print(f"hermes {hermes.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    sandbox: Place = None,
+    debug: Debug = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Run commands in a place that was chosen for them."""
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code.
+
+    :param argv: None for that of this process, which then ends here: a thread that waits for a reader of our
+        output must not keep it
+    """
+    settings = Globals(closed_stdin=_occupy())
+    code = FAILED
+    try:
+        result = typer.main.get_command(app).main(
+            args=None if argv is None else list(argv),
+            prog_name="hermes",
+            standalone_mode=False,
+            obj=settings,
+        )
+        code = result if isinstance(result, int) else 0
+    except UsageError as error:
+        _usage(error)
+    except HermesError as error:
+        report(error, debug=settings.debug)
+        code = exit_code(error)
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except BrokenPipeError:
+        code = 141
+    except Exception as error:
+        report(error, debug=settings.debug)
+    code = _flush(code)
+    if argv is None:
+        os._exit(code)
+    return code
+
+
+def _occupy() -> bool:
+    """Open /dev/null on each standard descriptor that is closed; return whether stdin was.
+
+    The next file or socket would get its number otherwise, and what is meant for a reader of ours would be
+    written into it.
+    """
+    closed = []
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR if fd else os.O_RDONLY)
+            closed.append(fd)
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+    return 0 in closed
+
+
+def _usage(error: Any) -> None:
+    ctx = error.ctx
+    say(f"error: {error.format_message()}")
+    if ctx is not None:
+        usage = ctx.get_usage()
+        say("       " + usage.replace("\n", "\n       "))
+        say(f"       Try '{ctx.command_path} --help'.")
+
+
+def _flush(code: int) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            # The interpreter would complain at its end as well.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+            code = code or 141
+    return code

@@ -1,0 +1,155 @@
+"""Options that several commands share, each defined once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from hermes.config import parse_duration, parse_size
+
+from ._group import Group
+
+
+@dataclass
+class Globals:
+    """What was said before the command: ``hermes --sandbox B --debug COMMAND``."""
+
+    sandbox: str | None = None
+    debug: bool = False
+    closed_stdin: bool = False
+
+
+def new_app(**options: Any) -> typer.Typer:
+    """Return an app without the parts of typer that take time or print tracebacks."""
+    options.setdefault("add_completion", False)
+    return typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, **options)
+
+
+def new_group(help: str) -> typer.Typer:
+    """Return an app for a group of commands, which shows its help when none of them is given."""
+    group = new_app(cls=Group, help=help, invoke_without_command=True)
+
+    @group.callback()
+    def show(ctx: typer.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            print(ctx.get_help())
+
+    return group
+
+
+def _place(ctx: typer.Context, value: str | None) -> str | None:
+    settings: Globals = ctx.obj
+    settings.sandbox = value or settings.sandbox
+    return settings.sandbox
+
+
+def _debug(ctx: typer.Context, value: bool) -> bool:
+    settings: Globals = ctx.obj
+    settings.debug = settings.debug or value
+    return settings.debug
+
+
+def _seconds(value: str) -> float:
+    try:
+        return parse_duration(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _bytes(value: str) -> int:
+    try:
+        return parse_size(value)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def environment(items: list[str] | None) -> dict[str, str]:
+    """Return the variables that ``--env`` options name; one without a value has that of our own environment.
+
+    :raises typer.BadParameter: there is no name
+    """
+    import os
+
+    result = {}
+    for item in items or []:
+        name, given, value = item.partition("=")
+        if not name:
+            raise typer.BadParameter(f"'{item}' has no name; write NAME=VALUE", param_hint="--env")
+        if given:
+            result[name] = value
+        elif name in os.environ:
+            result[name] = os.environ[name]
+    return result
+
+
+Place = Annotated[
+    str | None,
+    typer.Option(
+        "--sandbox",
+        metavar="BACKEND[:HOST]",
+        help="The place to use. Default: HERMES_SANDBOX, then config.yaml, then auto.",
+        callback=_place,
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Option(
+        "--name", metavar="NAME", help="The sandbox's name. Default: made from the current directory."
+    ),
+]
+Remove = Annotated[
+    bool, typer.Option("--rm", help="Use a new sandbox that has no name, and destroy it afterwards.")
+]
+Workspace = Annotated[
+    str | None,
+    typer.Option("--workspace", metavar="private|here|PATH", help="Which directory the commands work in."),
+]
+Here = Annotated[bool, typer.Option("--here", help="Short for --workspace here.")]
+Cwd = Annotated[
+    str | None, typer.Option("--cwd", metavar="DIR", help="Run in this directory, inside the sandbox.")
+]
+Env = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--env",
+        "-e",
+        metavar="NAME[=VALUE]",
+        help="Set a variable; without a value it gets the one it has here. May be repeated.",
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", metavar="TIME", parser=_seconds, help="End the command after this time: 90, 30s, 10m."
+    ),
+]
+MaxOutput = Annotated[
+    int | None,
+    typer.Option(
+        "--max-output",
+        metavar="SIZE",
+        parser=_bytes,
+        help="With --json: bytes of each stream to show, such as 64k; the rest stays in a file inside.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say where the command runs.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.", callback=_debug)]
+Command = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="COMMAND...",
+        help="One argument is text for the shell; several are a program and its arguments.",
+        show_default=False,
+    ),
+]
+
+# What follows the command is the command's own, options too.
+OWN_ARGUMENTS: dict[str, Any] = {"allow_interspersed_args": False}
+
+
+def shell_text(command: list[str]) -> str | list[str]:
+    """Return COMMAND as the library takes it: text for the shell, or an argv that it quotes."""
+    return command[0] if len(command) == 1 else command

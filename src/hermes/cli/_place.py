@@ -1,0 +1,144 @@
+"""Which place and which sandbox a command means, and saying so."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes.config import Config, home, load
+from hermes.errors import ConfigError
+
+from ._report import say
+
+if TYPE_CHECKING:
+    from hermes.sandbox import Sandbox
+
+# Without a better place "auto" is this one, whose commands go through approval.
+AUTO = "local"
+LOCAL_MEANS = (
+    "local isolates nothing: commands run as your user, in your files. It is for throw-away machines only."
+)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A place, and the sandbox in it that is meant. ``name`` is None for one that is made and destroyed."""
+
+    config: Config
+    backend: str
+    name: str | None
+    workspace: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    default_name: bool = False
+    new_pin: bool = False
+
+    def sandbox(self, **more: Any) -> Sandbox:
+        """Return the sandbox, not opened yet."""
+        from hermes.sandbox import Sandbox
+
+        return Sandbox(
+            self.backend,
+            name=self.name,
+            workspace=self.workspace,
+            config=self.config,
+            **{**self.options, **more},
+        )
+
+
+def choose(
+    place: str | None,
+    *,
+    name: str | None = None,
+    unnamed: bool = False,
+    workspace: str | None = None,
+    here: bool = False,
+) -> Chosen:
+    """Settle place and sandbox from the options, the configuration and the current directory.
+
+    :param place: ``BACKEND[:HOST]``, None for the configured one
+    :raises ConfigError: options that contradict each other, or a directory that no longer exists
+    """
+    if unnamed and name is not None:
+        raise ConfigError("--rm and --name exclude each other", hint="A sandbox with a name is kept.")
+    if here and workspace not in (None, "here"):
+        raise ConfigError(f"--here and --workspace {workspace} exclude each other")
+    config = load()
+    backend, _, host = (place or config.sandbox or "auto").partition(":")
+    new_pin = False
+    if backend == "auto":
+        from hermes.state import Store
+
+        pinned = Store().pinned()
+        backend, new_pin = pinned or AUTO, pinned is None
+    wanted = "here" if here else workspace or config.workspace
+    if wanted not in (None, "here", "private"):
+        wanted = os.path.abspath(os.path.expanduser(wanted))
+    if wanted in (None, "here") and backend == "local":
+        # By its path, so that the sandbox keeps its directory when it is used from another one.
+        wanted = _directory()
+    default = name is None and not unnamed
+    return Chosen(
+        config=config,
+        backend=backend,
+        name=default_name(wanted) if default else name,
+        workspace=wanted,
+        options={"host": host} if host else {},
+        default_name=default,
+        new_pin=new_pin,
+    )
+
+
+def default_name(workspace: str | None) -> str:
+    """Return the name of the sandbox of a directory: its last part, and eight hex digits of its path."""
+    path = _directory() if workspace in (None, "here", "private") else str(workspace)
+    path = os.path.realpath(path)
+    folder = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.basename(path)).strip("-._")[:32]
+    return f"{folder or 'root'}-{zlib.crc32(os.fsencode(path)):08x}"
+
+
+def _directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        raise ConfigError(
+            "the current directory no longer exists; nothing was run", hint="Change to another one."
+        ) from None
+
+
+def announce(chosen: Chosen, box: Sandbox, *, quiet: bool) -> None:
+    """Say on stderr where commands run: in full the first time, in one line when somebody reads it."""
+    if chosen.new_pin:
+        from hermes.state import Store
+
+        Store().pin(chosen.backend, "the only place there is so far")
+    if quiet:
+        return
+    if chosen.backend == "local" and _first_use():
+        say(LOCAL_MEANS + " (This is said once.)")
+        if chosen.new_pin:
+            say(f"no place was chosen, so auto stands for {chosen.backend} from now on.")
+    elif sys.stderr.isatty():
+        say(f"{chosen.backend} ({_isolation(chosen.backend, box)})")
+
+
+def _isolation(backend: str, box: Sandbox) -> str:
+    if backend == "local":
+        return "no isolation: your user, your files"
+    kind = box.describe()["isolation"]
+    return {"none": "no isolation", "remote": "another machine"}.get(kind, str(kind))
+
+
+def _first_use() -> bool:
+    """Return True once for each home: what local means has not been said there yet."""
+    path: Path = home() / "state" / "told-local"
+    with contextlib.suppress(OSError):
+        if path.exists():
+            return False
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    return True

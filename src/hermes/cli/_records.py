@@ -1,0 +1,147 @@
+"""The sandboxes that the state store knows: looking for them, and removing them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from typing import Literal
+
+from hermes import backends, places
+from hermes.config import Config, load
+from hermes.errors import ConfigError, HermesError, SandboxGone
+from hermes.places import place_of
+from hermes.state import SandboxRecord, Store, owner_state
+
+from ._place import Chosen
+
+State = Literal["running", "gone", "stopped", "unreachable"]
+LOOK_SECONDS = 15.0
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A record, and what its place says now; ``why`` is for people, when it could not be told."""
+
+    record: SandboxRecord
+    state: State
+    why: str = ""
+
+
+def chosen_for(record: SandboxRecord) -> Chosen:
+    """Return the choice that means exactly the sandbox of a record."""
+    return Chosen(
+        config=load(),
+        backend=record.backend,
+        name=record.name,
+        workspace=record.workspace,
+        options=dict(record.options),
+    )
+
+
+def find_record(name: str, backend: str | None) -> SandboxRecord:
+    """Return the record of that name, or of an id that begins so (four digits at least).
+
+    :raises SandboxGone: there is none
+    :raises HermesError: code ``ambiguous``; there are several
+    """
+    backend = backend and backend.partition(":")[0]
+    records = [one for one in Store().all() if backend in (None, "auto", one.backend)]
+    found = [one for one in records if one.name == name]
+    if not found and len(name) >= 4:
+        found = [one for one in records if one.id.startswith(name)]
+    if not found:
+        import difflib
+
+        near = difflib.get_close_matches(name, [one.name for one in records], n=1)
+        raise SandboxGone(
+            f"there is no sandbox '{name}'" + (f" on {backend}" if backend else ""),
+            reason="it was never made, or was removed",
+            hint=f"Did you mean '{near[0]}'?" if near else "'hermes sandbox ls' shows those that there are.",
+        )
+    if len(found) > 1:
+        raise HermesError(
+            f"'{name}' may be any of: "
+            + ", ".join(f"{one.name} on {one.backend} ({one.id[:8]})" for one in found),
+            code="ambiguous",
+            hint="Add --sandbox, or give more of the ID.",
+        )
+    return found[0]
+
+
+async def seen(backend: str | None) -> list[Seen]:
+    """Return what there is; see :func:`look`."""
+    return (await look(backend))[0]
+
+
+async def look(backend: str | None) -> tuple[list[Seen], list[str]]:
+    """Return every sandbox with its state, and what is wrong with the records that cannot be read."""
+    backend = backend and backend.partition(":")[0]
+    problems: list[str] = []
+    records = await asyncio.to_thread(Store().all, problems)
+    config = load()
+    wanted = [one for one in records if backend in (None, "auto", one.backend)]
+    return await asyncio.gather(*(_look(one, config) for one in wanted)), problems
+
+
+async def _look(record: SandboxRecord, config: Config) -> Seen:
+    try:
+        place = place_of(record, config)
+        async with asyncio.timeout(LOOK_SECONDS):
+            state = await place.find(record.locator)
+    except TimeoutError:
+        return Seen(record, "unreachable", f"no answer within {LOOK_SECONDS:g} s")
+    except HermesError as error:
+        return Seen(record, "unreachable", str(error))
+    return Seen(record, state)
+
+
+async def remove(record: SandboxRecord) -> None:
+    """End and remove a sandbox; see :func:`hermes.places.remove`."""
+    await places.remove(record, load(), Store())
+
+
+async def prune_all(backend: str | None, *, dry_run: bool) -> tuple[list[tuple[str, str]], list[HermesError]]:
+    """Remove what is left over; return what was removed and why, and what went wrong."""
+    config, now = load(), time.time()
+    done: list[tuple[str, str]] = []
+    failures: list[HermesError] = []
+    found, problems = await look(backend)
+    failures += [HermesError(problem, code="state_unreadable") for problem in problems]
+    for one in found:
+        why = _surplus(one, config.lifetime.ttl, now)
+        if why is None:
+            continue
+        try:
+            if not dry_run:
+                await remove(one.record)
+        except HermesError as error:
+            failures.append(error)
+        else:
+            done.append((one.record.name, why))
+    for name in sorted({one.record.backend for one in found} | set(backends.TABLE)):
+        if dry_run or (backend is not None and backend.partition(":")[0] != name):
+            continue
+        try:
+            left = await backends.load(name).prune(config, Store())
+        except ConfigError:  # a backend that is not installed here; `ls` says so
+            continue
+        except HermesError as error:
+            failures.append(error)
+        else:
+            done += [(name, line) for line in left]
+    return done, failures
+
+
+def _surplus(one: Seen, ttl: float, now: float) -> str | None:
+    """Return why a sandbox may go, None when it may not."""
+    if one.state == "unreachable":
+        return None
+    if one.state == "gone":
+        return "it is gone"
+    if not one.record.named and owner_state(one.record) == "dead":
+        return "its hermes has ended"
+    idle = now - (one.record.last_used or one.record.created)
+    if idle > ttl and not one.record.options.get("keep"):
+        return f"it was not used for {idle / 86400:.1f} days"
+    return None

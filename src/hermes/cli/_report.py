@@ -1,0 +1,50 @@
+"""Messages to the user: on stderr, in one form, and harmless whatever text a sandbox put into them."""
+
+from __future__ import annotations
+
+import sys
+
+from hermes.errors import HermesError
+
+FAILED = 125
+
+
+def clean(text: str, *, keep: str = "") -> str:
+    """Return text in which nothing can move a cursor, change a colour or hide what was written.
+
+    Control and formatting characters become ``\\x1b`` and the like, apart from those in *keep*.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else _escaped(c) for c in text)
+
+
+def _escaped(c: str) -> str:
+    if "\udc80" <= c <= "\udcff":  # a byte that was not UTF-8
+        return f"\\x{ord(c) - 0xDC00:02x}"
+    return c.encode("unicode_escape").decode("ascii")
+
+
+def say(text: str) -> None:
+    """Print one message on stderr. A stderr that cannot be written is no reason to fail."""
+    try:
+        sys.stderr.write(f"hermes: {clean(text, keep=chr(10))}\n" if text.strip() else "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, UnicodeError):
+        pass
+
+
+def report(error: BaseException, *, debug: bool) -> None:
+    """Print an error, and what can be done about it; with *debug* where it came from."""
+    if debug:
+        import traceback
+
+        sys.stderr.write("".join(traceback.format_exception(error)))
+    if isinstance(error, HermesError):
+        say(f"error: {error.message}")
+        if error.hint:
+            say(f"       {error.hint}")
+        return
+    say(f"error: {type(error).__name__}: {error}")
+    if not debug:
+        say("       This is a fault of hermes. 'hermes --debug ...' shows where it happened.")

@@ -1,0 +1,111 @@
+"""Running one asynchronous command: an orderly end on signals, and the sandbox left as it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from hermes.errors import HermesError
+
+from ._place import Chosen, announce
+from ._report import say
+
+if TYPE_CHECKING:
+    from hermes.sandbox import Sandbox
+
+T = TypeVar("T")
+
+STOP_SECONDS = 10.0  # for the sandbox to confirm that the command was told to end
+LAST_WORDS = 2.0  # for its last output to be taken
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end. Ctrl-C cancels it and comes out as ``KeyboardInterrupt``."""
+    with asyncio.Runner() as runner:
+        return runner.run(work)
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    chosen: Chosen, *, create: bool = True, quiet: bool = True, **options: Any
+) -> AsyncIterator[Sandbox]:
+    """Open the sandbox; afterwards leave it, or destroy it when it has no name."""
+    box = chosen.sandbox(**options)
+    await box.open(create=create)
+    try:
+        if create:
+            announce(chosen, box, quiet=quiet)
+        yield box
+    finally:
+        await box.__aexit__()
+
+
+class Signals:
+    """SIGINT and SIGTERM while a command runs: the first one is noted, the second one ends us at once."""
+
+    def __init__(self) -> None:
+        self.number: int | None = None
+        self._arrived = asyncio.Event()
+
+    def __enter__(self) -> Signals:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on, number)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+    def _on(self, number: int) -> None:
+        if self.number is not None:
+            os._exit(128 + number)
+        self.number = number
+        self._arrived.set()
+
+    async def supervise(
+        self, work: Awaitable[T], stop: Callable[[], Awaitable[bool]], what: str = "the command"
+    ) -> T | None:
+        """Await *work*; when a signal comes, end it by *stop*, so that it returns what there is, or by force.
+
+        Returns None when it had to be given up.
+
+        :param stop: asks for the end; False when there is nothing yet that could be asked
+        """
+        task = asyncio.ensure_future(work)
+        waiter = asyncio.ensure_future(self._arrived.wait())
+        try:
+            await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                try:
+                    async with asyncio.timeout(STOP_SECONDS):
+                        asked = await stop()
+                except (HermesError, TimeoutError):
+                    say(f"the sandbox does not answer; {what} may still run there.")
+                    asked = False
+                if asked:
+                    await asyncio.wait({task}, timeout=LAST_WORDS)
+            if task.done():
+                return task.result()
+            return None
+        finally:
+            waiter.cancel()
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=LAST_WORDS)
+
+
+async def stop_runs(box: Sandbox) -> bool:
+    """Ask the guest to end the commands that this client runs; False when it runs none yet."""
+    channel = box._open_channel
+    if channel is None:
+        return False
+    running = [stream.id for stream in channel._streams.values() if stream.operation == "run"]
+    for ident in running:
+        await channel.call("stop", {"call": ident})
+    return bool(running)

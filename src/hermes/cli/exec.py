@@ -1,0 +1,210 @@
+"""``hermes exec``: run one command, as if it ran here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Annotated, Any
+
+import typer
+
+from hermes.errors import HermesError, exit_code, status
+
+from . import _options as options
+from ._place import Chosen, choose
+from ._report import report, say
+from ._run import STOP_SECONDS, Signals, opened, run, stop_runs
+from ._streams import Output, OutputClosed, check_readable, chunks
+
+app = options.new_app()
+
+Session = Annotated[
+    str | None,
+    typer.Option(
+        "--session",
+        metavar="NAME",
+        help="Run in this session, which keeps its directory and variables.",
+    ),
+]
+Stdin = Annotated[
+    bool, typer.Option("--stdin", help="Pass our standard input on. Without it the command reads nothing.")
+]
+
+
+@app.command(context_settings=options.OWN_ARGUMENTS)
+def exec_(
+    ctx: typer.Context,
+    command: options.Command,
+    sandbox: options.Place = None,
+    name: options.Name = None,
+    rm: options.Remove = False,
+    workspace: options.Workspace = None,
+    here: options.Here = False,
+    session: Session = None,
+    cwd: options.Cwd = None,
+    env: options.Env = None,
+    timeout: options.Timeout = None,
+    stdin: Stdin = False,
+    json: options.Json = False,
+    max_output: options.MaxOutput = None,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> int:
+    """Run a command in a sandbox.
+
+    Its output and exit code are the command's own. Others: 124 it was ended by the timeout, 121 it was
+    refused, 123 the place is gone, 125 hermes or the place failed before or around it, 130 Ctrl-C.
+    """
+    if max_output is not None and not json:
+        raise typer.BadParameter("without --json all output is passed on", param_hint="--max-output")
+    given = {
+        "timeout": timeout,
+        "env": options.environment(env),
+        "session": session,
+        "cwd": cwd,
+        "max_output": max_output,
+    }
+    text = options.shell_text(command)
+    chosen: Chosen | None = None
+    try:
+        if stdin:
+            check_readable(0, closed=ctx.obj.closed_stdin)
+        chosen = choose(sandbox, name=name, unnamed=rm, workspace=workspace, here=here)
+        return run(_exec(chosen, text, given, stdin=stdin, as_json=json, quiet=quiet))
+    except OutputClosed:
+        return 141
+    except HermesError as error:
+        if not json:
+            raise
+        if ctx.obj.debug:
+            report(error, debug=True)
+        _print(_error(error, chosen, session))
+        return exit_code(error)
+
+
+async def _exec(
+    chosen: Chosen,
+    command: str | list[str],
+    given: dict[str, Any],
+    *,
+    stdin: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    output = Output()
+    boxes = []
+
+    async def work() -> Any:
+        async with opened(chosen, quiet=quiet) as box:
+            boxes.append(box)
+            return await _call(box, command, given, output, stdin=stdin, live=not as_json)
+
+    async def stop() -> bool:
+        return bool(boxes) and await stop_runs(boxes[0])
+
+    with Signals() as signals:
+        result = await signals.supervise(work(), stop)
+        if result is None:
+            return 128 + (signals.number or 0)
+        code: int = result.exit_code
+        if signals.number is not None and code == 130:
+            code = 128 + signals.number
+        if as_json:
+            _print(_object(result, code, chosen, boxes[0].name, given["session"]))
+        elif result.timed_out and not quiet:
+            say(f"the command was ended after {result.duration:.3g} s, its time limit.")
+        elif result.spill is not None and not result.spill.complete:
+            say(f"some of the output was lost: {result.spill.note}")
+        return code
+
+
+async def _call(
+    box: Any, command: str | list[str], given: dict[str, Any], output: Output, *, stdin: bool, live: bool
+) -> Any:
+    given = dict(given)
+    if stdin:
+        given["stdin"] = chunks(0)
+    if live:
+
+        async def pass_on(fd: int, data: bytes) -> None:
+            try:
+                await output.write(fd, data)
+            except (OutputClosed, HermesError):
+                # It must have ended before we leave: nobody would end a command that nobody waits for.
+                with contextlib.suppress(HermesError, TimeoutError):
+                    async with asyncio.timeout(STOP_SECONDS):
+                        await stop_runs(box)
+                raise
+
+        given["on_output"] = lambda data: pass_on(1, data)
+        given["on_stderr"] = lambda data: pass_on(2, data)
+    if given["session"] is None:
+        del given["session"]
+        return await box.exec(command, **given)
+    return await box.run(command, **given)
+
+
+# --- JSON
+
+
+def _object(result: Any, code: int, chosen: Chosen, name: str, session: str | None) -> dict[str, Any]:
+    spill = result.spill
+    found = {
+        "status": result.status,
+        "exit_code": code,
+        "stdout": result.stdout.decode("utf-8", "replace"),
+        "stderr": result.stderr.decode("utf-8", "replace"),
+        "duration_s": round(result.duration, 6),
+        "timed_out": result.timed_out,
+        "truncated": result.truncated,
+        "cwd": _text(result.cwd),
+        "backend": chosen.backend,
+        "sandbox": name,
+        "session": session,
+        "spill": None if spill is None else {"path": _text(spill.path), "bytes": spill.bytes},
+        "error": None,
+    }
+    for key in ("stdout", "stderr"):
+        data: bytes = getattr(result, key)
+        try:
+            data.decode("utf-8")
+        except UnicodeDecodeError:
+            import base64
+
+            found[f"{key}_b64"] = base64.b64encode(data).decode("ascii")
+    return found
+
+
+def _error(error: HermesError, chosen: Chosen | None, session: str | None) -> dict[str, Any]:
+    return {
+        "status": status(error),
+        "exit_code": exit_code(error),
+        "stdout": "",
+        "stderr": "",
+        "duration_s": 0.0,
+        "timed_out": False,
+        "truncated": False,
+        "cwd": None,
+        "backend": chosen.backend if chosen else None,
+        "sandbox": chosen.name if chosen else None,
+        "session": session,
+        "spill": None,
+        "error": {
+            "code": error.code,
+            "message": _text(error.message),
+            "hint": _text(error.hint) if error.hint else None,
+        },
+    }
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _print(found: dict[str, Any]) -> None:
+    import json
+    import sys
+
+    sys.stdout.flush()
+    data = json.dumps(found, ensure_ascii=False) + "\n"
+    sys.stdout.buffer.write(data.encode("utf-8", "replace"))

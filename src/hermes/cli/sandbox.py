@@ -1,0 +1,280 @@
+"""``hermes sandbox``: every sandbox of this user, on all places."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hermes.errors import HermesError, SandboxGone
+
+from . import _options as options
+from ._place import Chosen, choose
+from ._records import Seen, chosen_for, find_record, look, remove, seen
+from ._report import report, say
+from ._run import opened, run
+from ._text import age, plural, print_json, size, table
+
+if TYPE_CHECKING:
+    from hermes.files import TransferStats
+
+app = options.new_group("List, enter, remove and reach the sandboxes that there are.")
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Its name, or its ID.", show_default=False)]
+
+
+@app.command()
+def ls(sandbox: options.Place = None, json: options.Json = False, debug: options.Debug = False) -> int:
+    """List sandboxes on all places.
+
+    States: running; gone, only its record is left; stopped; unreachable, it cannot be told. IDLE counts from
+    the last time that a hermes attached to it.
+    """
+    found, problems = run(look(sandbox))
+    if json:
+        print_json([_object(one) for one in found])
+    elif not found:
+        print("No sandboxes." if sandbox is None else f"No sandboxes on {sandbox}.")
+    else:
+        now = time.time()
+        rows = [
+            (
+                one.record.name,
+                one.record.backend,
+                one.state,
+                age(now - one.record.created),
+                age(now - (one.record.last_used or one.record.created)),
+                one.record.workspace or "-",
+            )
+            for one in found
+        ]
+        print(table(("NAME", "PLACE", "STATE", "AGE", "IDLE", "WORKSPACE"), rows, right=(3, 4), path=True))
+    for one in found:
+        if one.why:
+            say(f"{one.record.name}: {one.why}")
+    for problem in problems:
+        say(problem)
+    return 0
+
+
+def _object(one: Seen) -> dict[str, Any]:
+    record = one.record
+    return {
+        "name": record.name,
+        "backend": record.backend,
+        "id": record.id,
+        "state": one.state,
+        "created": record.created,
+        "last_used": record.last_used,
+        "named": record.named,
+        "workspace": record.workspace,
+        "why": one.why or None,
+    }
+
+
+@app.command()
+def rm(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME...", help="Names or IDs.", show_default=False)
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Remove every sandbox.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    sandbox: options.Place = None,
+    debug: options.Debug = False,
+) -> int:
+    """End and remove sandboxes.
+
+    What runs in them is ended, and their own files go. A workspace on this machine is not touched.
+    """
+    if bool(names) == every:
+        raise typer.BadParameter("give either names or --all", param_hint="NAME")
+    if every:
+        records = [one.record for one in run(seen(sandbox))]
+        if not records:
+            print("No sandboxes.")
+            return 0
+        if not yes and not _confirmed(f"Remove {plural(len(records), 'sandbox', 'sandboxes')}?"):
+            say("nothing was removed.")
+            return 125
+    else:
+        records = [find_record(name, sandbox) for name in names or []]
+    failed = 0
+    for record in records:
+        try:
+            run(remove(record))
+            print(f"{record.name}: removed")
+        except HermesError as error:
+            report(error, debug=debug)
+            failed = 125
+    return failed
+
+
+def _confirmed(question: str) -> bool:
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        say("there is nobody to ask: give --yes.")
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+@app.command()
+def prune(
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    sandbox: options.Place = None,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> int:
+    """Remove what nobody uses any more.
+
+    That is: sandboxes that are gone, with what they left on this machine; those without a name whose hermes
+    has ended; those that were not used for lifetime.ttl.
+    """
+    from ._records import prune_all
+
+    done, failures = run(prune_all(sandbox, dry_run=dry_run))
+    for error in failures:
+        report(error, debug=debug)
+    if json:
+        print_json([{"name": name, "why": why, "removed": not dry_run} for name, why in done])
+    elif not done:
+        print("Nothing to remove.")
+    else:
+        verb = "would be removed" if dry_run else "removed"
+        for name, why in done:
+            print(f"{name}: {verb} ({why})")
+    return 125 if failures else 0
+
+
+@app.command()
+def enter(
+    name: NameArgument,
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND...]", help="Instead of a shell.", show_default=False),
+    ] = None,
+    sandbox: options.Place = None,
+    quiet: options.Quiet = False,
+    debug: options.Debug = False,
+) -> int:
+    """Open a shell in a sandbox that runs."""
+    from ._relay import check_terminal
+    from .shell import interact
+
+    check_terminal("hermes sandbox enter")
+    chosen = chosen_for(find_record(name, sandbox))
+    return run(interact(chosen, command, quiet=quiet, create=False))
+
+
+@app.command()
+def cp(
+    source: Annotated[str, typer.Argument(metavar="SOURCE", show_default=False)],
+    target: Annotated[str, typer.Argument(metavar="TARGET", show_default=False)],
+    sandbox: options.Place = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress and no summary.")] = False,
+    debug: options.Debug = False,
+) -> int:
+    """Copy files into or out of a sandbox.
+
+    One of the two is NAME:PATH, or :PATH for the sandbox of the current directory; PATH begins at its
+    workspace. As with cp -r, a TARGET that is a directory gets the copy, any other is its name; SOURCE/ is
+    the directory's content. A path here that holds a colon is written ./a:b.
+    """
+    far_source, far_target = _far(source), _far(target)
+    if (far_source is None) == (far_target is None):
+        raise typer.BadParameter(
+            "one of SOURCE and TARGET is NAME:PATH, the other a path here", param_hint="SOURCE TARGET"
+        )
+    name, path = far_source or far_target or ("", "")
+    chosen = chosen_for(find_record(name, sandbox)) if name else choose(sandbox)
+
+    async def work() -> TransferStats:
+        from ._progress import progress
+
+        async with opened(chosen, create=False) as box:
+            with progress(quiet=quiet) as show:
+                if far_source is not None:
+                    return await box.files.get(path or ".", target, on_progress=show)
+                return await box.files.put(source, path or ".", on_progress=show)
+
+    stats = run(work())
+    if not quiet:
+        say(_summary(stats))
+    return 0
+
+
+def _far(text: str) -> tuple[str, str] | None:
+    """Return the sandbox and the path that NAME:PATH names, None when it is a path on this machine."""
+    name, colon, path = text.partition(":")
+    return (name, path) if colon and "/" not in name and name not in (".", "..") else None
+
+
+def _summary(stats: TransferStats) -> str:
+    parts = [plural(stats.files, "file"), size(stats.bytes)]
+    for count, what in (
+        (stats.folders, "directory"),
+        (stats.links, "link"),
+        (stats.skipped, "skipped (no file, directory or link, or it vanished)"),
+        (stats.changed, "became shorter while being read"),
+        (stats.outside, "of the links lead out of the tree"),
+    ):
+        if count and what in ("directory", "link"):
+            parts.append(plural(count, what, "directories" if what == "directory" else None))
+        elif count:
+            parts.append(f"{count} {what}")
+    return "copied " + ", ".join(parts) + "."
+
+
+@app.command()
+def forward(
+    arguments: Annotated[
+        list[str],
+        typer.Argument(metavar="[NAME] PORT[:LOCAL]...", help="LOCAL: the port here.", show_default=False),
+    ],
+    sandbox: options.Place = None,
+    debug: options.Debug = False,
+) -> int:
+    """Make ports of a sandbox reachable here.
+
+    Each PORT inside becomes one on 127.0.0.1 of this machine, a free one unless LOCAL says which. Lasts until
+    Ctrl-C. Without NAME it is the sandbox of the current directory.
+    """
+    first, *rest = arguments
+    if rest and not first.replace(":", "").isdigit():
+        chosen = chosen_for(find_record(first, sandbox))
+    else:
+        chosen, rest = choose(sandbox), arguments
+    ports = [_ports(text) for text in rest]
+    try:
+        return run(_forward(chosen, ports))
+    except KeyboardInterrupt:
+        return 0  # the way it is meant to end
+
+
+def _ports(text: str) -> tuple[int, int]:
+    inside, colon, here = text.partition(":")
+    numbers = [int(part) if part.isascii() and part.isdigit() else -1 for part in (inside, here or "0")]
+    if not 0 < numbers[0] < 65536 or not 0 <= numbers[1] < 65536 or (colon and not here):
+        raise typer.BadParameter(f"'{text}' is no PORT or PORT:LOCAL, each up to 65535", param_hint="PORT")
+    return numbers[0], numbers[1]
+
+
+async def _forward(chosen: Chosen, ports: list[tuple[int, int]]) -> int:
+    async with opened(chosen, create=False) as box, contextlib.AsyncExitStack() as stack:
+        for port, wanted in ports:
+            local = await stack.enter_async_context(box.forward(port, local_port=wanted))
+            print(f"127.0.0.1:{local} -> {box.name}:{port}", flush=True)
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
+        while not ended.is_set():
+            channel = box._open_channel
+            if channel is None or channel._error is not None:
+                raise channel._error() if channel and channel._error else SandboxGone("the sandbox is gone")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(ended.wait(), 0.5)
+        return 128 + signal.SIGTERM

@@ -1,0 +1,163 @@
+"""Places and their records: made under a name, found again, looked at, removed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from . import backends
+from .config import Config, Lifetime
+from .errors import HermesError, SandboxGone, Unreachable
+from .state import SandboxRecord, Store, owner
+
+if TYPE_CHECKING:
+    from .backends.base import Backend, Spec
+
+__all__ = ["Wanted", "find_or_create", "place_of", "remove"]
+
+COMMON = ("image", "network", "limits", "persistent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """The sandbox that a client asks for. *options* are the backend's own and those that all share."""
+
+    backend: str
+    name: str
+    named: bool
+    workspace: str | None = None
+    here: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    lifetime: Lifetime = field(default_factory=Lifetime)
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _spec(wanted: Wanted, ident: str) -> Spec:
+    from .backends.base import Spec
+
+    return Spec(
+        name=wanted.name,
+        id=ident,
+        named=wanted.named,
+        workspace=wanted.workspace,
+        here=wanted.here,
+        env=wanted.env,
+        lifetime=wanted.lifetime,
+        options={key: value for key, value in wanted.options.items() if key not in COMMON},
+        **{key: wanted.options[key] for key in COMMON if key in wanted.options},
+    )
+
+
+def place_of(record: SandboxRecord, config: Config, wanted: Wanted | None = None) -> Backend:
+    """Return the place of a record, not yet looked for; what it was made with counts, not what is wanted."""
+    made = Wanted(
+        backend=record.backend,
+        name=record.name,
+        named=record.named,
+        workspace=record.workspace,
+        here=wanted.here if wanted is not None else "",
+        env=wanted.env if wanted is not None else {},
+        lifetime=wanted.lifetime if wanted is not None else config.lifetime,
+        options=record.options,
+    )
+    return backends.load(record.backend)(_spec(made, record.id), config)
+
+
+@contextlib.asynccontextmanager
+async def locked(store: Store, backend: str, name: str) -> AsyncIterator[None]:
+    """Keep other processes from making, finding for the first time, or removing a sandbox of that name."""
+    lock = await asyncio.to_thread(store.lock, backend, name)
+    try:
+        await asyncio.to_thread(lock.acquire)
+        yield
+    finally:
+        await asyncio.to_thread(lock.release)
+
+
+async def find_or_create(
+    wanted: Wanted, config: Config, store: Store, *, create: bool
+) -> tuple[Backend, SandboxRecord, bool]:
+    """Return the place under a name, its record, and whether it was there already. Call it under the lock.
+
+    A place that sleeps is woken. One that is gone is made anew.
+
+    :param create: False leaves a place that is gone or sleeps as it is
+    :raises SandboxGone: there is none that runs, and none was to be made
+    :raises Unreachable: it cannot be told whether it is there
+    """
+    record = await asyncio.to_thread(store.get, wanted.backend, wanted.name) if wanted.named else None
+    state = "gone"
+    if record is not None:
+        place = place_of(record, config, wanted)
+        state = await place.find(record.locator)
+        if state == "stopped" and create:
+            try:
+                await place.resume()
+                state = "running"
+            except Unreachable:
+                raise
+            except SandboxGone:
+                state = "gone"
+        if state == "running":
+            return place, record, True
+    if not create:
+        what = "has stopped" if state == "stopped" else "does not run"
+        raise SandboxGone(
+            f"the {wanted.backend} sandbox '{wanted.name}' {what}",
+            reason="stopped" if state == "stopped" else "it was never made, or has ended",
+            hint="'hermes sandbox ls' shows those that run.",
+        )
+    if record is not None:
+        with contextlib.suppress(HermesError):
+            await place.destroy()
+        await asyncio.to_thread(store.remove, record)
+    return *await _create(wanted, config, store), False
+
+
+async def _create(wanted: Wanted, config: Config, store: Store) -> tuple[Backend, SandboxRecord]:
+    kind = backends.load(wanted.backend)
+    ident = secrets.token_hex(8)
+    place = kind(_spec(wanted, ident), config)
+    place.check_spec()
+    await kind.check(config)
+    pid, boot = await asyncio.to_thread(owner)
+    record = SandboxRecord(
+        name=wanted.name,
+        backend=wanted.backend,
+        id=ident,
+        created=time.time(),
+        owner_pid=pid,
+        owner_boot=boot,
+        workspace=wanted.workspace,
+        named=wanted.named,
+        options=dict(wanted.options),
+        last_used=time.time(),
+    )
+    # Written before anything is started: what a crash leaves can then be found.
+    await asyncio.to_thread(store.put, record)
+    try:
+        record.locator = await place.create()
+        await asyncio.to_thread(store.put, record)
+    except BaseException as error:
+        if not (isinstance(error, HermesError) and error.context.get("left")):
+            await asyncio.to_thread(store.remove, record)
+        raise
+    return place, record
+
+
+async def remove(record: SandboxRecord, config: Config, store: Store) -> None:
+    """End and remove a sandbox, its place and its record.
+
+    :raises HermesError: something is left; the record is kept
+    """
+    place = place_of(record, config)
+    async with locked(store, record.backend, record.name):
+        with contextlib.suppress(Unreachable):
+            await place.find(record.locator)
+        await place.destroy()
+        await asyncio.to_thread(store.remove, record)

@@ -1,0 +1,212 @@
+"""`hermes sandbox`: everything that was started is found, reached and removed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+from cli._tool import Cli, eventually, running
+
+
+def states(cli: Cli) -> dict[str, str]:
+    return {one["name"]: one["state"] for one in cli.json("sandbox", "ls", "--json")}
+
+
+def test_ls_and_rm(cli: Cli) -> None:
+    assert cli.out("sandbox", "ls") == "No sandboxes.\n"
+    mark = str(500000 + os.getpid() % 100000)
+    cli.out("exec", "-q", "--name", "one", f"sleep {mark} >/dev/null 2>&1 &")
+    cli.out("exec", "-q", "--name", "two", "true")
+    head, *rows = cli.out("sandbox", "ls").splitlines()
+    assert head.split() == ["NAME", "PLACE", "STATE", "AGE", "IDLE", "WORKSPACE"]
+    assert [row.split()[:3] for row in rows] == [["one", "local", "running"], ["two", "local", "running"]]
+    assert rows[0].endswith(str(cli.cwd))
+    assert running(mark)
+    ident = cli.json("sandbox", "ls", "--json")[1]["id"]
+    assert cli.out("sandbox", "rm", "one", ident[:6]) == "one: removed\ntwo: removed\n"
+    assert eventually(lambda: not running(mark))
+    assert states(cli) == {}
+    assert not list((cli.home / "sandboxes").iterdir())
+
+
+def test_rm_of_what_is_not_there(cli: Cli) -> None:
+    cli.out("exec", "-q", "--name", "mine", "true")
+    done = cli("sandbox", "rm", "mien")
+    assert done.returncode == 123
+    assert b"there is no sandbox 'mien'" in done.stderr
+    assert b"Did you mean 'mine'?" in done.stderr
+    assert cli("sandbox", "rm").returncode == 125
+    done = cli("sandbox", "rm", "--all")
+    assert done.returncode == 125
+    assert b"nobody to ask" in done.stderr
+    assert states(cli) == {"mine": "running"}
+    assert cli.out("sandbox", "rm", "--all", "--yes") == "mine: removed\n"
+
+
+def test_prune(cli: Cli) -> None:
+    for name in ("dead", "old", "live"):
+        cli.out("exec", "-q", "--name", name, "true")
+    cli.out("exec", "-q", "true")
+    records = cli.home / "state" / "sandboxes"
+    long_ago = time.time() - 30 * 86400
+    old = records / "local@old.json"
+    old.write_text(old.read_text().replace('"last_used":', '"last_used":1,"was":'))
+    os.utime(old, (long_ago, long_ago))
+    orphan = cli.start("exec", "-q", "--rm", "echo begun; sleep 30")
+    assert orphan.stdout is not None
+    assert orphan.stdout.readline() == b"begun\n"
+    [unnamed] = [one["name"] for one in cli.json("sandbox", "ls", "--json") if not one["named"]]
+    dead = next(one for one in cli.json("sandbox", "ls", "--json") if one["name"] == "dead")
+    kill_guest(cli, dead["name"])
+    assert states(cli)["dead"] == "gone"
+
+    would = cli.out("sandbox", "prune", "--dry-run").splitlines()
+    assert would == [
+        "dead: would be removed (it is gone)",
+        "old: would be removed (it was not used for 30.0 days)",
+    ]
+    orphan.send_signal(signal.SIGKILL)
+    orphan.wait()
+    assert len(states(cli)) == 5
+    done = cli.out("sandbox", "prune").splitlines()
+    assert f"{unnamed}: removed (its hermes has ended)" in done
+    assert len(done) == 3
+    assert set(states(cli)) == {"live", next(name for name in states(cli) if name.startswith("work-"))}
+    assert cli.out("sandbox", "prune") == "Nothing to remove.\n"
+
+
+def kill_guest(cli: Cli, name: str) -> None:
+    pid = int(cli.out("exec", "-q", "--name", name, "ps -o ppid= -p $PPID").split()[0])
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: states(cli)[name] == "gone")
+
+
+def test_a_record_that_cannot_be_read_is_named_and_kept(cli: Cli) -> None:
+    cli.out("exec", "-q", "true")
+    bad = cli.home / "state" / "sandboxes" / "local@bad.json"
+    bad.write_text("{")
+    done = cli("sandbox", "ls")
+    assert done.returncode == 0
+    assert b"local@bad.json cannot be used" in done.stderr
+    assert cli("sandbox", "prune").returncode == 125
+    assert bad.exists()
+
+
+def test_a_record_of_a_backend_that_is_not_installed(cli: Cli) -> None:
+    cli.out("exec", "-q", "--name", "mine", "true")
+    record = (cli.home / "state" / "sandboxes" / "local@mine.json").read_text()
+    other = record.replace('"backend":"local"', '"backend":"mars"').replace('"name":"mine"', '"name":"far"')
+    (cli.home / "state" / "sandboxes" / "mars@far.json").write_text(other)
+    done = cli("sandbox", "ls")
+    assert done.returncode == 0
+    assert b"unreachable" in done.stdout
+    assert b"there is no backend 'mars'" in done.stderr
+    assert cli("sandbox", "prune").returncode == 0
+    assert states(cli)["far"] == "unreachable"
+    (cli.home / "state" / "sandboxes" / "mars@far.json").unlink()
+
+
+def test_cp_both_ways(cli: Cli) -> None:
+    cli.out("exec", "-q", "--name", "mine", "--workspace", "private", "true")
+    tree = cli.cwd / "tree"
+    (tree / "sub").mkdir(parents=True)
+    (tree / "sub" / "a").write_bytes(b"a" * 100_000)
+    (tree / "run.sh").write_text("#!/bin/sh\necho ran\n")
+    (tree / "run.sh").chmod(0o755)
+    (tree / "link").symlink_to("sub/a")
+    done = cli("sandbox", "cp", "tree", "mine:copy")
+    assert done.returncode == 0
+    assert done.stderr == b"hermes: copied 2 files, 97.7 KiB, 2 directories, 1 link.\n"
+    args = (
+        "exec",
+        "-q",
+        "--name",
+        "mine",
+        "--workspace",
+        "private",
+        "copy/run.sh; readlink copy/link; wc -c <copy/sub/a",
+    )
+    assert cli.out(*args) == "ran\nsub/a\n100000\n"
+    assert cli("sandbox", "cp", "mine:copy/sub/a", ".").returncode == 0
+    assert (cli.cwd / "a").read_bytes() == b"a" * 100_000
+    assert cli("sandbox", "cp", "-q", "mine:copy", "back").stderr == b""
+    assert (cli.cwd / "back" / "link").readlink() == Path("sub/a")
+
+
+def test_cp_to_the_sandbox_of_this_directory(cli: Cli) -> None:
+    cli.out("exec", "-q", "true")
+    (cli.cwd / "x:y").write_text("1")
+    assert cli("sandbox", "cp", "./x:y", ":z").returncode == 0
+    assert (cli.cwd / "z").read_text() == "1"
+
+
+def test_cp_that_cannot_be(cli: Cli) -> None:
+    cli.out("exec", "-q", "--name", "mine", "true")
+    for args, code, said in (
+        (["a", "b"], 125, "one of SOURCE and TARGET"),
+        (["mine:a", "mine:b"], 125, "one of SOURCE and TARGET"),
+        (["nothing", "mine:x"], 125, "nothing"),
+        (["mine:nothing", "."], 125, "nothing"),
+        (["x", "none:x"], 123, "there is no sandbox 'none'"),
+        (["x", ":x"], 123, "there is no local sandbox 'work-"),
+    ):
+        done = cli("sandbox", "cp", *args)
+        assert done.returncode == code, done
+        assert said in done.stderr.decode()
+
+
+SERVER = """python3 -uc '
+import socket
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1])
+while True:
+    connection, _ = server.accept()
+    connection.sendall(b"hello")
+    connection.close()
+'"""
+
+
+def test_forward(cli: Cli) -> None:
+    ident = cli.out("jobs", "start", "-q", "--name", "mine", SERVER).strip()
+    port = eventually(lambda: cli.out("jobs", "logs", "--name", "mine", ident).strip())
+    process = cli.start("sandbox", "forward", "mine", port)
+    assert process.stdout is not None
+    line = process.stdout.readline().decode()
+    here, arrow, there = line.split()
+    assert (arrow, there) == ("->", f"mine:{port}")
+    for _ in range(3):
+        with socket.create_connection(("127.0.0.1", int(here.rpartition(":")[2])), timeout=5) as sock:
+            assert sock.recv(10) == b"hello"
+    process.send_signal(signal.SIGINT)
+    assert process.wait(10) == 0
+
+
+def test_forward_ends_with_the_sandbox(cli: Cli) -> None:
+    cli.out("exec", "-q", "true")
+    process = cli.start("sandbox", "forward", "8000")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline().startswith(b"127.0.0.1:")
+    os.kill(cli.guest_pid(), signal.SIGKILL)
+    assert process.wait(20) == 123
+    assert b"the sandbox is gone" in process.stderr.read()
+
+
+def test_forward_that_cannot_be(cli: Cli) -> None:
+    cli.out("exec", "-q", "true")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = cli("sandbox", "forward", f"80:{port}")
+        assert done.returncode == 125
+        assert str(port).encode() in done.stderr
+    for wrong in ("0", "70000", "80:", "a", "80:x"):
+        assert cli("sandbox", "forward", wrong).returncode in (123, 125)
+
+
+def test_enter_needs_a_terminal(cli: Cli) -> None:
+    done = cli("sandbox", "enter", "mine")
+    assert done.returncode == 125
+    assert b"hermes sandbox enter needs a terminal" in done.stderr
