@@ -106,12 +106,14 @@ async def find_or_create(
         if state == "running":
             return place, record, True
     if not create:
-        what = "has stopped" if state == "stopped" else "does not run"
-        raise SandboxGone(
-            f"the {wanted.backend} sandbox '{wanted.name}' {what}",
-            reason="stopped" if state == "stopped" else "it was never made, or has ended",
-            hint="'hermes sandbox ls' shows those that run.",
-        )
+        which = f"{wanted.backend} sandbox '{wanted.name}'"
+        if record is None:
+            said, reason = f"there is no {which}", "it was never made, or was removed"
+        elif state == "stopped":
+            said, reason = f"the {which} has stopped", "stopped"
+        else:
+            said, reason = f"the {which} does not run any more", "it has ended"
+        raise SandboxGone(said, reason=reason, hint="'hermes sandbox ls' shows those that there are.")
     if record is not None:
         with contextlib.suppress(HermesError):
             await place.destroy()

@@ -35,7 +35,7 @@ trap '\builtin eval "$__h_exit"' EXIT
 SH = r"""exec 3<&-
 __h_b='@DIR@/bash' __h_o='@DIR@/o' __h_e='@DIR@/e' __h_i='@DIR@/i' __h_n=/dev/null __h_task=-1 __h_unset=
 __h_return() { return "$1"; }
-__h_dump() { set; export -p; alias; trap; printf 'umask '; umask; set +o; printf '\0'; }
+__h_dump() { set; export -p; printf '\1\n'; alias; printf '\1\n'; trap; printf 'umask '; umask; set +o; printf '\0'; }
 __h_jobs() { printf J; jobs -p; printf '\0'; }
 __h_save='__h_dump >@DIR@/state 2>/dev/null || \:; __h_return "$__h_status"'
 __h_done='__h_status=$?; __h_task=$((__h_task + 1));'
@@ -56,6 +56,7 @@ SKIP = re.compile(
 )
 OPTION = re.compile(rb"^set [-+]o ")
 BASH_OPTIONS = re.compile(rb'^declare -\S+ (BASHOPTS|SHELLOPTS)="([\w:-]*)"$', re.M)
+SH_ALIASES = b"\1\n"
 ERREXIT = re.compile(rb'^declare -\S+ SHELLOPTS="[^"]*\berrexit\b|^set -o errexit$', re.M)
 READ_ONLY = frozenset((b"login_shell", b"restricted_shell", b"interactive-comments"))
 VARIABLE = re.compile(rb"^(?:declare -x\S* |export )(\w+)(?==|$)", re.M)
@@ -109,7 +110,11 @@ class State:
     def script(self) -> bytes:
         """Return the lines that give another shell this state; what sets options comes last."""
         body = OUR_EXIT.sub(b"", self._exit_trap() or b"")
-        lines = EXIT_TRAP.sub(b"", self.dump).split(b"\n")
+        dump = EXIT_TRAP.sub(b"", self.dump)
+        if SH_ALIASES in dump:  # which sh lists without the word that sets them
+            before, aliases, after = dump.split(SH_ALIASES, 2)
+            dump = before + re.sub(rb"^(?=[^\s=']+=')", b"alias ", aliases, flags=re.M) + after
+        lines = dump.split(b"\n")
         if body:
             lines.append(b"trap -- '%s' EXIT" % body)
         options = [line for line in lines if OPTION.match(line)]
