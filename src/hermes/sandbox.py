@@ -7,14 +7,23 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from . import approval as approvals
 from . import backends
 from .config import Config, Lifetime, load
 from .errors import CommandError, HermesError, JobError, SandboxGone
 from .places import Wanted, find_or_create, locked
-from .session import OnOutput, Result, SessionInfo, Shell, Stdin, command_bytes, run_command
+from .session import (
+    OnOutput,
+    Result,
+    RunOptions,
+    SessionInfo,
+    Shell,
+    Stdin,
+    command_bytes,
+    run_command,
+)
 from .state import SandboxRecord, Store
 
 if TYPE_CHECKING:
@@ -233,33 +242,58 @@ class Sandbox:
         :raises SandboxGone: the sandbox ended; the command is not run again
         """
         name = session or DEFAULT_SESSION
-        args = self._args(timeout, env, cwd, merge_stderr, max_output)
-        args["session"] = name
         first = name not in self._sessions
-        if first:
-            args.update(self._base)
-        result = await self._run("run", command, args, stdin, on_output, on_stderr, name)
+        options = RunOptions(
+            timeout=timeout,
+            stdin=stdin,
+            env=env,
+            cwd=cwd,
+            merge_stderr=merge_stderr,
+            on_output=on_output,
+            on_stderr=on_stderr,
+            max_output=max_output,
+        )
+        result = await self._run(command, name, self._base if first else {}, options)
         if first:
             self._sessions.add(name)
         return result
 
-    async def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        timeout: float | None = None,
-        stdin: Stdin | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        merge_stderr: bool = False,
-        on_output: OnOutput | None = None,
-        on_stderr: OnOutput | None = None,
-        max_output: int | None = None,
-    ) -> Result:
+    async def exec(self, command: str | Sequence[str], **options: Unpack[RunOptions]) -> Result:
         """Run a command in a shell of its own, as ``bash -c`` does; see :meth:`run`."""
-        args = self._args(timeout, env, cwd, merge_stderr, max_output)
-        args.update(self._base)
-        return await self._run("run", command, args, stdin, on_output, on_stderr, None)
+        return await self._run(command, None, self._base, options)
+
+    async def _run(
+        self, command: str | Sequence[str], session: str | None, base: Mapping[str, Any], options: RunOptions
+    ) -> Result:
+        raw = command_bytes(command)
+        args = {
+            **base,
+            **self._args(
+                options.get("timeout"),
+                options.get("env"),
+                options.get("cwd"),
+                options.get("merge_stderr", False),
+                options.get("max_output"),
+            ),
+            "session": session,
+            "command_size": len(raw),
+        }
+        if self._judged:
+            text = raw.decode("utf-8", "surrogateescape")
+            await self._approve(
+                approvals.Request(
+                    kind="run", text=text, cwd=args.get("cwd"), session=session, backend=self.backend
+                )
+            )
+        return await run_command(
+            self._channel,
+            args,
+            raw,
+            limit=args["limit"],
+            stdin=options.get("stdin"),
+            on_output=options.get("on_output"),
+            on_stderr=options.get("on_stderr"),
+        )
 
     def _args(
         self,
@@ -288,35 +322,6 @@ class Sandbox:
         if merge_stderr:
             args["merge"] = True
         return args
-
-    async def _run(
-        self,
-        kind: Any,
-        command: str | Sequence[str],
-        args: dict[str, Any],
-        stdin: Stdin | None,
-        on_output: OnOutput | None,
-        on_stderr: OnOutput | None,
-        session: str | None,
-    ) -> Result:
-        raw = command_bytes(command)
-        args["command_size"] = len(raw)
-        if self._judged:
-            text = raw.decode("utf-8", "surrogateescape")
-            await self._approve(
-                approvals.Request(
-                    kind=kind, text=text, cwd=args.get("cwd"), session=session, backend=self.backend
-                )
-            )
-        return await run_command(
-            self._channel,
-            args,
-            raw,
-            limit=args["limit"],
-            stdin=stdin,
-            on_output=on_output,
-            on_stderr=on_stderr,
-        )
 
     async def _approve(self, request: approvals.Request) -> None:
         if self._judged:

@@ -7,7 +7,7 @@ import inspect
 import shlex
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from .errors import CommandError, HermesError, ProtocolError
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .channel.channel import Channel, Stream
     from .sandbox import Sandbox
 
-__all__ = ["OnOutput", "Result", "SessionInfo", "Shell", "Spill", "Stdin"]
+__all__ = ["OnOutput", "Result", "RunOptions", "SessionInfo", "Shell", "Spill", "Stdin"]
 
 OUT, ERR = 1, 2
 INLINE_STDIN = 1 << 17
@@ -23,6 +23,19 @@ INLINE_STDIN = 1 << 17
 Bytes = bytes  # under a second name, for a class that has a field of the first
 Stdin = bytes | str | AsyncIterable[bytes]
 OnOutput = Callable[[bytes], "Awaitable[None] | None"]
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of :meth:`Sandbox.run`, which says what they mean."""
+
+    timeout: float | None
+    stdin: Stdin | None
+    env: Mapping[str, str] | None
+    cwd: str | None
+    merge_stderr: bool
+    on_output: OnOutput | None
+    on_stderr: OnOutput | None
+    max_output: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,32 +118,9 @@ class Shell:
         self._sandbox = sandbox
         self.name = name
 
-    async def run(
-        self,
-        command: str | Sequence[str],
-        *,
-        timeout: float | None = None,
-        stdin: Stdin | None = None,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        merge_stderr: bool = False,
-        on_output: OnOutput | None = None,
-        on_stderr: OnOutput | None = None,
-        max_output: int | None = None,
-    ) -> Result:
+    async def run(self, command: str | Sequence[str], **options: Unpack[RunOptions]) -> Result:
         """Run a command in this session; see :meth:`Sandbox.run`."""
-        return await self._sandbox.run(
-            command,
-            timeout=timeout,
-            stdin=stdin,
-            env=env,
-            cwd=cwd,
-            merge_stderr=merge_stderr,
-            on_output=on_output,
-            on_stderr=on_stderr,
-            max_output=max_output,
-            session=self.name,
-        )
+        return await self._sandbox.run(command, session=self.name, **options)
 
     async def interrupt(self) -> bool:
         """End the command that runs now, with all it started; its result has exit code 130.

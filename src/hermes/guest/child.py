@@ -4,27 +4,22 @@ A child gets its pipes and nothing else of the guest. Its verdict comes over a p
 not matter who reaps it.
 """
 
-import fcntl
 import json
 import os
 import signal
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .archive import explain, write_all
-from .proc import close_all_but
+from .proc import close_all_but, widen
 
 PIPE_SIZE = 1 << 20
-F_SETPIPE_SZ = 1031
 READ_SIZE = 1 << 18
 
 
 def pipe() -> Tuple[int, int]:
     """Return a pipe with room for several chunks, where the system gives it."""
     ends = os.pipe()
-    try:
-        fcntl.fcntl(ends[1], F_SETPIPE_SZ, PIPE_SIZE)
-    except OSError:
-        pass
+    widen(ends[1], PIPE_SIZE)
     return ends
 
 

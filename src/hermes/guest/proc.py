@@ -23,6 +23,7 @@ PR_SET_CHILD_SUBREAPER = 36
 MARK = "HERMES_TASK"
 ROUNDS = 100
 CLOCK_BOOTTIME = 7
+F_SETPIPE_SZ = 1031
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -223,6 +224,14 @@ class Nanny:
         self.status = status
         if self.on_exit is not None:
             self.on_exit()
+
+
+def widen(fd: int, size: int) -> None:
+    """Let a pipe hold more, where the system does that."""
+    try:
+        fcntl.fcntl(fd, F_SETPIPE_SZ, size)
+    except OSError:
+        pass
 
 
 def exit_code(status: int) -> int:

@@ -27,9 +27,10 @@ from .proc import (
     processes,
     send_signal,
     uptime,
+    widen,
 )
 from .server import Guest, OpError
-from .task import DRAIN_GRACE, ERR, OUT, Reader, Task, widen
+from .task import DRAIN_GRACE, ERR, OUT, PIPE_SIZE, Reader, Task
 
 STOP = signal.SIGURG  # ignored by default: harmless when a command resets its trap
 STOP_GRACE = 1.0  # seconds a shell gets to unwind before it is killed
@@ -137,7 +138,7 @@ class Shell:
             self._fifo(name)
         self._ctl = self._open("ctl", os.O_RDWR)
         self._state = self._open("state", os.O_RDWR)
-        widen(self._state)
+        widen(self._state, PIPE_SIZE)
         self.guest.loop.add_reader(self._ctl, self._control)
         read, self._script = os.pipe()
         os.set_blocking(self._script, False)

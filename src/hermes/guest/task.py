@@ -8,7 +8,7 @@ import termios
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from .proc import MARK, Nanny, exit_code, send_signal
+from .proc import MARK, Nanny, exit_code, send_signal, widen
 from .server import Call, Guest, OpError
 from .spool import TAIL, Spool
 
@@ -16,16 +16,7 @@ OUT, ERR = 1, 2
 PIPE_SIZE = 1 << 18
 LAG = 4 << 20  # bytes a live reader may be behind before the command has to wait for it
 SPILLS_KEPT = 64
-F_SETPIPE_SZ = 1031
 DRAIN_GRACE = 0.1  # seconds for helpers such as >(tee log), which end just after their command
-
-
-def widen(fd: int) -> None:
-    """Let a pipe hold more, where the system does that."""
-    try:
-        fcntl.fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE)
-    except OSError:
-        pass
 
 
 class Reader:
@@ -65,7 +56,7 @@ class Reader:
             return False
         if not self._wide and len(data) >= 65536:
             self._wide = True
-            widen(self.fd)
+            widen(self.fd, PIPE_SIZE)
         self.task.spools[self.chan].append(data)
         self.task.output_came()
         return True
