@@ -1,6 +1,7 @@
 """The configuration: precedence, and one clear error for whatever is wrong with it."""
 
 import os
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -190,3 +191,28 @@ def test_any_file_is_a_configuration_or_one_error(data: bytes) -> None:
         except ConfigError as error:
             assert directory in str(error)
             assert "\n" not in str(error)
+
+
+def test_a_file_is_parsed_once(hermes_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (hermes_home / "state").mkdir(parents=True)
+    file = hermes_home / "config.yaml"
+    file.write_text("timeout: 5\n", encoding="utf-8")
+    assert load().timeout == 5
+    kept = hermes_home / "state" / "config-cache.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)  # another parse would fail
+    assert load().timeout == 5
+    file.write_text("timeout: 6\n", encoding="utf-8")
+    with pytest.raises(ImportError):
+        load()
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"digest": 1}'])
+def test_a_damaged_cache_is_made_again(hermes_home: Path, damage: str) -> None:
+    (hermes_home / "state").mkdir(parents=True)
+    (hermes_home / "config.yaml").write_text("timeout: 7\n", encoding="utf-8")
+    kept = hermes_home / "state" / "config-cache.json"
+    kept.write_text(damage, encoding="utf-8")
+    assert load().timeout == 7
+    assert "timeout" in kept.read_text(encoding="utf-8")

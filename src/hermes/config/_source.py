@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +36,40 @@ def read_yaml(path: Path) -> tuple[dict[str, Any], Lines]:
         ) from None
     if not text.strip():
         return {}, {}
+    kept = path.parent / "state" / "config-cache.json"
+    digest = hashlib.sha256(data).hexdigest()
+    return _recall(kept, digest) or _remember(kept, digest, _parse(path, text))
 
+
+def _recall(kept: Path, digest: str) -> tuple[dict[str, Any], Lines] | None:
+    """Return what the same text was parsed to before: the parser takes longer than the rest of a command."""
+    try:
+        found = json.loads(kept.read_bytes())
+        if found["digest"] != digest:
+            return None
+        return found["data"], {tuple(at): line for at, line in found["lines"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _remember(kept: Path, digest: str, parsed: tuple[dict[str, Any], Lines]) -> tuple[dict[str, Any], Lines]:
+    data, lines = parsed
+    try:
+        found = json.dumps(
+            {"digest": digest, "data": data, "lines": [[at, line] for at, line in lines.items()]}
+        )
+        if json.loads(found)["data"] != data:  # JSON has fewer kinds of value than YAML
+            return parsed
+        fd, draft = tempfile.mkstemp(dir=kept.parent, prefix=".config-cache-")
+        with open(fd, "w", encoding="ascii") as file:
+            file.write(found)
+        os.replace(draft, kept)
+    except (OSError, TypeError, ValueError):
+        pass  # without a state directory, or room in it, the file is parsed each time
+    return parsed
+
+
+def _parse(path: Path, text: str) -> tuple[dict[str, Any], Lines]:
     # Imported here, because it takes longer than everything else in this package and most runs have no file.
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
