@@ -15,8 +15,9 @@ import termios
 import time
 from typing import Any, Deque, Dict, List, Optional, Set
 
-from .driver import BASH, DONE, JOBS, REST, SH, State, change_directory, quote
+from .driver import BASH, DONE, JOBS, REST, SH, State, change_directory, quote, set_variables
 from .proc import (
+    MARK,
     TICKS,
     Nanny,
     descendants,
@@ -159,10 +160,10 @@ class Shell:
         os.close(null)
         self.nanny.on_exit = self._died
         self.nanny.on_end = self._cleaned
-        driver = (BASH if self.is_bash else SH).replace("@DIR@", self.dir)
+        driver = (BASH if self.is_bash else SH).replace("@DIR@", quote(self.dir))
         if self.state is not None:
             self._write_file("restore", self.state.script())
-            driver += "\\. %s/restore >/dev/null 2>&1\n%s" % (self.dir, change_directory(self.cwd))
+            driver += '\\. "$__h_d/restore" >/dev/null 2>&1\n' + change_directory(self.cwd)
         self._send(driver + "\\:\n" + DONE)
 
     @property
@@ -259,6 +260,7 @@ class Shell:
             task.finish(126, self.cwd)
             for watch in task.watches:
                 watch.call.fail("no_space", "the command could not be handed to the shell: %s" % error)
+            self.guest.loop.call_soon(self._next)
             return
         task.begin()
         task.starts = Starts()
@@ -277,25 +279,10 @@ class Shell:
             before += REST
             self._signalled = False
             after, self._debug_trap = self._debug_trap, ""
-        if self.is_bash:
-            env = "".join("%s=%s " % (key, quote(value)) for key, value in task.env.items())
-            if env:
-                before += "__h_unset='\\builtin unset -v %s'\n" % " ".join(task.env)
-                after += "__h_unset=\n"
-            env = "HERMES_TASK=%s %s" % (task.mark, env)
-        else:
-            before += "\\export HERMES_TASK=%s\n" % task.mark
-            env = ""
-            for key, value in task.env.items():
-                before += "__h_%s=${%s-} __h_%s_=${%s+x}\n\\export %s=%s\n" % (
-                    key, key, key, key, key, quote(value)
-                )  # fmt: skip
-                after += 'if [ "$__h_%s_" ]; then %s=$__h_%s; else unset %s; fi\n' % (
-                    key,
-                    key,
-                    key,
-                    key,
-                )
+        variables = dict(task.env)
+        variables[MARK] = task.mark
+        lines = set_variables(self.is_bash, variables)
+        before, prefix, after = before + lines[0], lines[1], lines[2] + after
         if task.at is not None:
             before += change_directory(task.at)
             after += change_directory(self.cwd)
@@ -305,7 +292,14 @@ class Shell:
             before += "__h_return %d\n" % self.last
         stdin = "i" if task.input is not None else "n"
         stderr = "&1" if task.merge else '"$__h_e"'
-        return '%s%s\\. "$__h_b" <"$__h_%s" >"$__h_o" 2>%s\n%s%s' % (before, env, stdin, stderr, DONE, after)
+        return '%s%s\\. "$__h_b" <"$__h_%s" >"$__h_o" 2>%s\n%s%s' % (
+            before,
+            prefix,
+            stdin,
+            stderr,
+            DONE,
+            after,
+        )
 
     def _open_input(self, task: ShellTask, wait: float) -> None:
         """Open the writing end as soon as the shell has opened the other."""
