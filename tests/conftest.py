@@ -8,6 +8,7 @@ pytest_plugins = [
     "_plugins.leaks",
     "_plugins.parts",
     "_plugins.pythons",
+    "_plugins.transports",
     "pytester",
 ]
 

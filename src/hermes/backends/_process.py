@@ -242,7 +242,10 @@ class ProcessChannel(Channel):
             self._timer = None
         connected = len(self._readers) + (self._writer is not None or "stdin" not in self._open_ends)
         if self._writer is not None:
-            self._writer.abort()
+            # A close that is under way ends by itself, and asyncio stumbles over an abort on top; one that
+            # waits for the process to read would not.
+            if not self._writer.is_closing() or self._writer.get_write_buffer_size():
+                self._writer.abort()
             self._writer = None
         for reader in self._readers:
             reader.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import secrets
-import shutil
 import statistics
 import subprocess
 import time
@@ -76,13 +75,9 @@ async def run_bench(
 
 def plain_way(place: Backend | None) -> Plain | None:
     """Return what makes the argv of a process that runs a command in an open place; None when not known."""
-    hook: Plain | None = getattr(place, "plain_argv", None)
-    if hook is not None:
-        return hook
-    if place is not None and place.name == "local":
-        shell = "bash" if shutil.which("bash") else "sh"
-        return lambda command: [shell, "-c", command]
-    return None
+    if place is None or place.plain_argv("true") is None:
+        return None
+    return lambda command: list(place.plain_argv(command) or ())
 
 
 def _shown(plain: Plain | None) -> str:
