@@ -7,14 +7,13 @@ in every dump, and a line costs a write.
 import re
 from typing import Dict, List, Optional, Set, Tuple
 
-from .proc import MARK
-
 BASH = r"""exec 3<&-
 BASH_ARGV0=bash
 shopt -s expand_aliases
-__h_d=@DIR@
+__h_d=@DIR@ __h_m=@MARK@
 __h_b=$__h_d/bash __h_o=$__h_d/o __h_e=$__h_d/e __h_i=$__h_d/i __h_s=$__h_d/state __h_c=$__h_d/ctl
 __h_n=/dev/null __h_task=-1 __h_unset= __h_pre=
+export HERMES_TASK=
 __h_return() { builtin return "$1"; }
 __h_dump() {
   builtin declare -p; builtin declare -f; builtin declare -xF; builtin alias -p; builtin umask -p
@@ -26,7 +25,7 @@ __h_jobs() { builtin printf J; builtin jobs -p; builtin printf '\0'; }
 __h_save='\builtin trap -p >"$__h_s" || \builtin :; __h_dump "$@" >"$__h_s" 2>/dev/null || \builtin :;'
 __h_save+=' __h_return "$__h_status"'
 __h_done='__h_status=$?; \builtin eval "$__h_pre"; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_c"'
-__h_done+=' || \builtin exit "$__h_status"; \builtin eval "$__h_save"'
+__h_done+=' || \builtin exit "$__h_status"; HERMES_TASK=$__h_m.$((__h_task + 1)); \builtin eval "$__h_save"'
 __h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >"$__h_c" || \builtin :;'
 __h_exit+=' \builtin eval "$__h_save"'
 __h_stop='__h_pre=$__h_rest; \builtin shopt -s extdebug; \builtin set -T; \builtin trap "$__h_unwind" DEBUG'
@@ -37,15 +36,17 @@ trap '\builtin eval "$__h_exit"' EXIT
 """
 
 SH = r"""exec 3<&-
-__h_d=@DIR@
+__h_d=@DIR@ __h_m=@MARK@
 __h_b=$__h_d/bash __h_o=$__h_d/o __h_e=$__h_d/e __h_i=$__h_d/i __h_s=$__h_d/state __h_c=$__h_d/ctl
 __h_n=/dev/null __h_task=-1 __h_unset=
+export HERMES_TASK=
 __h_return() { return "$1"; }
 __h_dump() { set; export -p; printf '\1\n'; alias; printf '\1\n'; trap; printf 'umask '; umask; set +o; printf '\0'; }
 __h_jobs() { printf J; jobs -p; printf '\0'; }
 __h_save='__h_dump >"$__h_s" 2>/dev/null || \:; __h_return "$__h_status"'
 __h_done='__h_status=$?; __h_task=$((__h_task + 1));'
-__h_done="$__h_done"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >"$__h_c" || \exit "$__h_status"; \eval "$__h_save"'
+__h_done="$__h_done"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >"$__h_c" || \exit "$__h_status";'
+__h_done="$__h_done"' HERMES_TASK=$__h_m.$((__h_task + 1)); \eval "$__h_save"'
 __h_exit='__h_status=$?; \printf "C%s\0" "$PWD" >"$__h_c" || \:; \eval "$__h_save"'
 trap '\eval "$__h_exit"' EXIT
 """
@@ -86,19 +87,12 @@ def set_variables(is_bash: bool, variables: Dict[str, str]) -> Tuple[str, str, s
     """Return what sets variables for one command: lines before it, its own prefix, lines after it."""
     if is_bash:
         prefix = "".join("%s=%s " % (key, quote(value)) for key, value in variables.items())
-        # what the shell would else dump when the command ends it
-        names = " ".join(key for key in variables if key != MARK)
-        return (
-            ("__h_unset='\\builtin unset -v %s'\n" % names, prefix, "__h_unset=\n")
-            if names
-            else ("", prefix, "")
-        )
+        # unset before a command's end is dumped, when that ends the shell
+        return "__h_unset='\\builtin unset -v %s'\n" % " ".join(variables), prefix, "__h_unset=\n"
     before = after = ""
     for key, value in variables.items():
-        if key != MARK:
-            before += "__h_%s=${%s-} __h_%s_=${%s+x}\n" % (key, key, key, key)
-            after += 'if [ "$__h_%s_" ]; then %s=$__h_%s; else unset %s; fi\n' % (key, key, key, key)
-        before += "\\export %s=%s\n" % (key, quote(value))
+        before += "__h_%s=${%s-} __h_%s_=${%s+x}\n\\export %s=%s\n" % (key, key, key, key, key, quote(value))
+        after += 'if [ "$__h_%s_" ]; then %s=$__h_%s; else unset %s; fi\n' % (key, key, key, key)
     return before, "", after
 
 

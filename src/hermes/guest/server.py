@@ -325,6 +325,7 @@ class Guest:
         self.sessions: Dict[str, Any] = {}
         self.closed_shells: Set[Any] = set()
         self.next_shell = 0
+        self.next_mark = 0
         self.spills: List[List[str]] = []
         self.busy: Callable[[], bool] = lambda: False
         self.on_deserted: Callable[[], None] = lambda: None

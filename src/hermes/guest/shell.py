@@ -17,7 +17,6 @@ from typing import Any, Deque, Dict, List, Optional, Set
 
 from .driver import BASH, DONE, JOBS, REST, SH, State, change_directory, quote, set_variables
 from .proc import (
-    MARK,
     TICKS,
     Nanny,
     descendants,
@@ -74,6 +73,7 @@ class ShellTask(Task):
         self.env: Dict[str, str] = {}
         self.at: Optional[str] = None
         self.starts: Optional[Starts] = None
+        self.mark = ""
 
     @property
     def pid(self) -> int:
@@ -112,6 +112,7 @@ class Shell:
         self.ready = False
         self.closing = False
         self.failures = 0
+        self.mark = ""  # of this shell and what it starts
         self.last = 0  # exit code of the last command: what $? is in the next
         self._number = 0  # how many commands this shell was given; it counts too
         self._dumps = 0  # how many dumps it has made: one more, after its start
@@ -134,6 +135,8 @@ class Shell:
         self.ready = False
         self._signalled = False
         self._number = self._dumps = 0
+        self.guest.next_mark += 1
+        self.mark = "%s.s%d" % (self.guest.id, self.guest.next_mark)
         self._message, self._dump, self._lines = b"", [], []
         for name in ("ctl", "state", "o", "e", "i"):
             self._fifo(name)
@@ -160,7 +163,7 @@ class Shell:
         os.close(null)
         self.nanny.on_exit = self._died
         self.nanny.on_end = self._cleaned
-        driver = (BASH if self.is_bash else SH).replace("@DIR@", quote(self.dir))
+        driver = (BASH if self.is_bash else SH).replace("@DIR@", quote(self.dir)).replace("@MARK@", self.mark)
         if self.state is not None:
             self._write_file("restore", self.state.script())
             driver += '\\. "$__h_d/restore" >/dev/null 2>&1\n' + change_directory(self.cwd)
@@ -265,6 +268,7 @@ class Shell:
         task.begin()
         task.starts = Starts()
         self._number += 1
+        task.mark = "%s.%d" % (self.mark, self._number)  # as the shell itself counts
         self._send(self._line(task))
         # The shell waits in its redirections until we have opened the other ends.
         task.readers.append(Reader(task, self._open("o", os.O_RDONLY), OUT))
@@ -279,10 +283,10 @@ class Shell:
             before += REST
             self._signalled = False
             after, self._debug_trap = self._debug_trap, ""
-        variables = dict(task.env)
-        variables[MARK] = task.mark
-        lines = set_variables(self.is_bash, variables)
-        before, prefix, after = before + lines[0], lines[1], lines[2] + after
+        prefix = ""
+        if task.env:
+            lines = set_variables(self.is_bash, task.env)
+            before, prefix, after = before + lines[0], lines[1], lines[2] + after
         if task.at is not None:
             before += change_directory(task.at)
             after += change_directory(self.cwd)
@@ -293,13 +297,8 @@ class Shell:
         stdin = "i" if task.input is not None else "n"
         stderr = "&1" if task.merge else '"$__h_e"'
         return '%s%s\\. "$__h_b" <"$__h_%s" >"$__h_o" 2>%s\n%s%s' % (
-            before,
-            prefix,
-            stdin,
-            stderr,
-            DONE,
-            after,
-        )
+            before, prefix, stdin, stderr, DONE, after
+        )  # fmt: skip
 
     def _open_input(self, task: ShellTask, wait: float) -> None:
         """Open the writing end as soon as the shell has opened the other."""

@@ -239,10 +239,6 @@ class Task:
     def pid(self) -> int:
         return 0
 
-    @property
-    def mark(self) -> str:
-        return "%s.%d" % (self.guest.id, self.id)
-
     def begin(self) -> None:
         """Note that the command runs now; its timeout counts from here."""
         self.state = "running"
@@ -278,6 +274,7 @@ class Task:
                 spool.keep_on_disk()
         for watch in list(self.watches):
             watch.pump()
+        self.guest.flush()  # the client need not wait while we clean up
         self.guest.loop.call_soon(self.guest.forget_tasks)
 
     def drain(self) -> bool:
@@ -420,7 +417,7 @@ class Process(Task):
         self.kind = kind
         self.cwd = cwd
         env = dict(env)
-        env[MARK] = self.mark
+        env[MARK] = "%s.%d" % (guest.id, self.id)
         fds = self._open_tty(size) if size is not None else self._open_pipes(stdin)
         self.nanny = Nanny(guest.loop, argv, env, cwd, fds, size is not None)
         for fd in set(fds.values()):
