@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes import Sandbox
-from hermes.backends._channels import SocketChannel
+from hermes.backends.channels import SocketChannel
 from hermes.backends.base import ByteChannel, GuestDirs, PlaceState
 from hermes.backends.local import LocalBackend
 from hermes.guest.frames import CALL, HELLO, PROTOCOL, REPLY, Binary, Frame, pack, unpack

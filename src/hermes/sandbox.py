@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
 __all__ = ["Sandbox"]
 
 DEFAULT_SESSION = "default"
+LOCAL_BY_DEFAULT = (
+    "no sandbox is configured: commands run on this machine as your user, in your files, not isolated. "
+    "If that is meant, say Sandbox('local'), or: hermes config set sandbox local"
+)
 
 
 class Sandbox:
@@ -108,7 +113,8 @@ class Sandbox:
         """
         if self._open_channel is not None:
             return self
-        await asyncio.to_thread(self._settle)
+        if await asyncio.to_thread(self._settle):
+            warnings.warn(LOCAL_BY_DEFAULT, stacklevel=2)
         store, config = self._store, self._config
         async with locked(store, self.backend, self.name):
             place, record, there = await find_or_create(self._wanted(), config, store, create=create)
@@ -123,20 +129,26 @@ class Sandbox:
                 raise
         return self
 
-    def _settle(self) -> None:
-        """Fill in from the configuration what was not given."""
+    def _settle(self) -> bool:
+        """Fill in from the configuration what was not given; True when it settles what ``auto`` means."""
         self._settled = config = self._settled or load()
         self._here = os.getcwd()
         self._store = Store()
         self.backend = self.backend or config.sandbox or "auto"
+        settled = False
         if self.backend == "auto":
-            self.backend = self._store.pinned() or "local"
+            pinned = self._store.pinned()
+            self.backend = pinned or "local"
+            if pinned is None:
+                settled = True
+                self._store.pin("local", "nothing else is there yet")
         if self._timeout is None:
             self._timeout = config.timeout
         self._mode = self._mode or config.approvals.mode
         self._lifetime = self._lifetime or config.lifetime
         self._workspace = self._workspace or config.workspace
         backends.load(self.backend)  # imports it here, in a thread
+        return settled
 
     def _wanted(self) -> Wanted:
         return Wanted(

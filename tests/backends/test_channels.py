@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hermes.backends._channels import ProcessChannel, SocketChannel
+from hermes.backends.channels import ProcessChannel, SocketChannel
 from hermes.backends.base import ByteChannel
 from hermes.errors import BackendError, ProtocolError, SandboxGone
 

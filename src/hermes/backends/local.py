@@ -19,9 +19,9 @@ from hermes.config import Config, home
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
 from hermes.guest.dirs import SOCKET, default_dir
 
-from ._channels import ProcessChannel, SocketChannel
 from ._connect import connect_guest
 from .base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
+from .channels import ProcessChannel, SocketChannel
 
 # The password for sudo is hermes's business, never a command's; the size is that of the client's terminal.
 WITHHELD = frozenset({"HERMES_SUDO_PASSWORD", "LINES", "COLUMNS"})
@@ -80,6 +80,8 @@ class LocalBackend(Backend):
         here = self.spec.here or os.getcwd()
         if self.spec.workspace == "private":
             workspace = str(Path(self._dirs.state_dir).parent / "workspace")
+            for path in Path(workspace).parents[1::-1]:
+                path.mkdir(0o700, parents=True, exist_ok=True)
             os.makedirs(workspace, 0o700, exist_ok=True)
         elif self.spec.workspace in (None, "here"):
             workspace = here
@@ -113,7 +115,7 @@ class LocalBackend(Backend):
         return self._workspace
 
     async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
-        return ProcessChannel(argv)
+        return ProcessChannel(argv, env=self.session_env())
 
     async def direct_channel(self, run_dir: str) -> ByteChannel | None:
         return SocketChannel(run_dir, SOCKET, uid=os.geteuid())
@@ -182,5 +184,7 @@ def _guest_pid(run_dir: str) -> int | None:
     except SandboxGone:
         return None
     with sock:
+        if not hasattr(socket, "SO_PEERCRED"):  # not Linux: the guest ends by its own means only
+            return None
         size = struct.calcsize("iII")
         return int(struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size))[0])

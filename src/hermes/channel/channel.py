@@ -61,7 +61,7 @@ _ERRORS: dict[str, type[HermesError]] = {
         errors.FileError,
     ),
     **dict.fromkeys(("job_unknown", "job_finished"), errors.JobError),
-    "port_refused": errors.PortError,
+    **dict.fromkeys(("port_refused", "port_error"), errors.PortError),
     **dict.fromkeys(("shell_failed", "no_shell"), errors.BackendError),
 }
 

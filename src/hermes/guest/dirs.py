@@ -7,11 +7,11 @@ SOCKET = "guest.sock"
 
 def private_dir(path: str) -> None:
     """Make a directory that is ours alone; one that others may look into is refused."""
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    umask = os.umask(0o077)
     try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
+        os.makedirs(path, exist_ok=True)
+    finally:
+        os.umask(umask)
     info = os.lstat(path)
     if info.st_uid != os.geteuid() or info.st_mode & 0o170077 != 0o040000:
         raise PermissionError("%s is not a directory of ours alone" % path)

@@ -25,13 +25,18 @@ __h_jobs() { builtin printf J; builtin jobs -p; builtin printf '\0'; }
 __h_save='\builtin trap -p >"$__h_s" || \builtin :; __h_dump "$@" >"$__h_s" 2>/dev/null || \builtin :;'
 __h_save+=' __h_return "$__h_status"'
 __h_done='__h_status=$?; \builtin eval "$__h_pre"; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_c"'
-__h_done+=' || \builtin exit "$__h_status"; HERMES_TASK=$__h_m.$((__h_task + 1)); \builtin eval "$__h_save"'
+__h_done+=' || \builtin exit "$__h_status"; HERMES_TASK=$__h_m.$((__h_task + 1));'
+__h_done+=' \builtin trap "$__h_urg" URG; \builtin eval "$__h_save"'
 __h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >"$__h_c" || \builtin :;'
 __h_exit+=' \builtin eval "$__h_save"'
-__h_stop='__h_pre=$__h_rest; \builtin shopt -s extdebug; \builtin set -T; \builtin trap "$__h_unwind" DEBUG'
-__h_rest='__h_pre=; \builtin trap - DEBUG; \builtin shopt -u extdebug; \builtin set +T'
+__h_stop='__h_pre=$__h_rest __h_keep=:$BASHOPTS:$SHELLOPTS:; \builtin shopt -s extdebug; \builtin set -T; \builtin trap "$__h_unwind" DEBUG'
+__h_rest='__h_pre=; \builtin trap - DEBUG; \builtin set +TE;'
+__h_rest+=' \builtin test "${__h_keep#*:extdebug:}" != "$__h_keep" || \builtin shopt -u extdebug;'
+__h_rest+=' \builtin test "${__h_keep#*:functrace:}" = "$__h_keep" || \builtin set -T;'
+__h_rest+=' \builtin test "${__h_keep#*:errtrace:}" = "$__h_keep" || \builtin set -E'
 __h_unwind='__h_return "$((${#BASH_SOURCE[@]} > 1 ? 2 : 0))"'
-trap '\builtin eval "$__h_stop"' URG
+__h_urg='\builtin eval "$__h_stop"'
+trap "$__h_urg" URG
 trap '\builtin eval "$__h_exit"' EXIT
 """
 
@@ -70,7 +75,7 @@ VARIABLE = re.compile(rb"^(?:declare -x\S* |export )(\w+)(?==|$)", re.M)
 EXIT_TRAP = re.compile(rb"^trap -- '((?:[^']|'\\'')*)' EXIT\n?", re.M)
 DEBUG_TRAP = re.compile(rb"^trap -- '(?:[^']|'\\'')*' DEBUG$", re.M)
 OUR_EXIT = re.compile(rb'^\\(?:builtin )?eval "\$__h_exit"(?:\n|$)')
-OUR_LINE = b"\ntrap -- '\\builtin eval \"$__h_exit\"' EXIT\n"
+OUR_LINE = b"trap -- '\\builtin eval \"$__h_exit\"' EXIT\n"
 EXIT = '\\eval "$__h_exit"'
 
 

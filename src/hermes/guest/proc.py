@@ -10,6 +10,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import re
 import select
 import signal
 import sys
@@ -113,6 +114,16 @@ def command_of(pid: int) -> str:
             return file.read(4096).replace(b"\0", b" ").decode("utf-8", "replace").strip()
     except OSError:
         return ""
+
+
+def catches(pid: int, number: int) -> bool:
+    """Return whether a process handles a signal itself; True where that is not known."""
+    try:
+        with open("/proc/%d/status" % pid, "rb") as file:
+            found = re.search(rb"^SigCgt:\s*([0-9a-f]+)", file.read(), re.M)
+    except OSError:
+        return True
+    return found is None or bool(int(found.group(1), 16) >> (number - 1) & 1)
 
 
 def send_signal(pid: int, number: int) -> None:

@@ -19,6 +19,7 @@ from .driver import BASH, DONE, JOBS, REST, SH, State, change_directory, quote, 
 from .proc import (
     TICKS,
     Nanny,
+    catches,
     descendants,
     exit_code,
     freeze,
@@ -324,7 +325,7 @@ class Shell:
             return
         self._signalled = True
         self._debug_trap = self.state.debug_trap() if self.state is not None else ""
-        if not self.is_bash:
+        if not (self.is_bash and catches(nanny.child, STOP)):
             self._kill_shell(task)
             return
         frozen = freeze(lambda: self.members(task))

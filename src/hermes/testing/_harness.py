@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import os
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -65,7 +66,13 @@ def case(function: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., No
 
     @functools.wraps(function)
     def test(**fixtures: Any) -> None:
-        loop.run(function(**fixtures))
+        try:
+            loop.run(function(**fixtures))
+        except BaseException:
+            # Abandoned tasks are reported when they are collected. Where that happens while pytest parses
+            # source for its report, some versions of Python fail to parse it.
+            gc.collect()
+            raise
 
     test.__hermes_case__ = function.__name__.removeprefix("test_")  # type: ignore[attr-defined]
     return test

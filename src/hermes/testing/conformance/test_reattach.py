@@ -148,7 +148,7 @@ async def test_link_lost_under_a_running_command(fresh_box: Sandbox) -> None:
     run = asyncio.create_task(fresh_box.run(COUNT, on_output=seen.extend))
     for _ in range(3):
         await asyncio.sleep(0.2)
-        await cut(fresh_box)
+        cut(fresh_box)
     result = await asyncio.wait_for(run, 15)
     assert bytes(seen) == result.stdout == COUNTED
     assert result.exit_code == 6
@@ -167,7 +167,7 @@ async def test_link_lost_in_a_flood(fresh_box: Sandbox) -> None:
         if not run.done():
             await eventually(lambda: run.done() or fresh_box._channel._wire is not None)
             if not run.done():
-                await cut(fresh_box)
+                cut(fresh_box)
     result = await asyncio.wait_for(run, 30)
     assert result.exit_code == 0
     assert bytes(seen) == b"".join(b"line %d\n" % i for i in range(1, 200001))
@@ -180,7 +180,7 @@ async def test_link_lost_while_input_is_sent(fresh_box: Sandbox) -> None:
         await asyncio.sleep(0.1)
         await eventually(lambda: run.done() or fresh_box._channel._wire is not None)
         if not run.done():
-            await cut(fresh_box)
+            cut(fresh_box)
     result = await asyncio.wait_for(run, 20)
     expected = await fresh_box.run("for i in {1..500000}; do printf 0123456789abcdef; done | sha256sum")
     assert result.stdout == expected.stdout
@@ -193,7 +193,7 @@ async def test_no_command_is_run_twice(fresh_box: Sandbox) -> None:
         run = asyncio.create_task(fresh_box.run(f"echo {n} >>log; sleep 0.02; echo {n}"))
         await asyncio.sleep(0.005 * (n % 4))
         await eventually(lambda: fresh_box._channel._wire is not None)
-        await cut(fresh_box)
+        cut(fresh_box)
         assert (await asyncio.wait_for(run, 10)).stdout == b"%d\n" % n
     assert (await fresh_box.run("cat log")).stdout == b"".join(b"%d\n" % n for n in range(15))
 
@@ -201,7 +201,7 @@ async def test_no_command_is_run_twice(fresh_box: Sandbox) -> None:
 @case
 async def test_link_lost_at_rest(fresh_box: Sandbox) -> None:
     await fresh_box.run("x=1")
-    await cut(fresh_box)
+    cut(fresh_box)
     with stopwatch(3):
         assert await out(fresh_box, "echo $x") == "1"
 
@@ -216,7 +216,7 @@ async def test_link_lost_under_jobs_and_terminals(fresh_box: Sandbox) -> None:
 
     following = asyncio.create_task(follow())
     await asyncio.sleep(0.2)
-    await cut(fresh_box)
+    cut(fresh_box)
     await pty.write("it\n")
     assert await asyncio.wait_for(following, 10) == b"1\n2\n3\n4\n5\n6\n"
     assert b"got it" in b"".join([data async for data in pty])

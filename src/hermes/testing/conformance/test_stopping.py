@@ -244,3 +244,36 @@ async def test_signal_from_outside_the_command(box: Sandbox) -> None:
     result = await run
     assert result.stdout == b"rc 137\n"
     assert result.exit_code == 0
+
+
+@case
+@pytest.mark.parametrize("trap", ["trap - URG", "trap '' URG", "trap 'true' URG"])
+async def test_commands_cannot_disarm_the_next_stop(box: Sandbox, trap: str) -> None:
+    """What a command does to the signal that stops commands does not outlive it."""
+    await box.run(trap)
+    result = await box.run("sleep 3600; echo later", timeout=0.3)
+    assert (result.timed_out, result.stdout) == (True, b"")
+    assert await out(box, "echo usable") == "usable"
+
+
+@case
+@pytest.mark.parametrize("trap", ["trap - URG", "trap '' URG"])
+async def test_a_disarmed_command_runs_nothing_later(box: Sandbox, trap: str) -> None:
+    """Without that signal the shell is ended, and its successor has the state before."""
+    await box.run("x=before")
+    result = await box.run(f"{trap}; x=within; sleep 3600; echo later", timeout=0.3)
+    assert (result.timed_out, result.stdout) == (True, b"")
+    assert await out(box, "echo $x") == "before"
+
+
+@case
+async def test_a_stop_keeps_shell_options(box: Sandbox) -> None:
+    """Stopping uses extdebug and functrace, and leaves them as they were."""
+    await box.run("shopt -s extdebug; set -TE; sleep 3600", timeout=0.3)
+    assert await out(box, "shopt -q extdebug && echo $-") == (await box.run("echo $-")).text.strip()
+    assert "T" in (await box.run("echo $-")).text
+    await box.run("shopt -u extdebug; set +TE; sleep 3600", timeout=0.3)
+    assert (
+        await out(box, "shopt -q extdebug || echo off $-") == "off " + (await box.run("echo $-")).text.strip()
+    )
+    assert "T" not in (await box.run("echo $-")).text
