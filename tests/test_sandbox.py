@@ -231,3 +231,19 @@ async def test_the_environment_is_the_clients(monkeypatch: pytest.MonkeyPatch) -
         assert (await box.exec("echo $SEEN [$EXTRA]")).text == "second []\n"
         assert (await box.run("echo $SEEN")).text == "second\n"
         await box.destroy()
+
+
+def cpu_ticks(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
+async def test_a_guest_does_not_work_while_a_command_sleeps() -> None:
+    async with hermes.Sandbox("local") as box:
+        await box.run("true")
+        await asyncio.sleep(0.2)
+        pid = box._channel.guest["pid"]
+        before = cpu_ticks(pid)
+        await box.run("sleep 2")
+        await asyncio.sleep(1)
+        assert cpu_ticks(pid) - before <= 3

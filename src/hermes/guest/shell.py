@@ -116,7 +116,8 @@ class Shell:
         self.mark = ""  # of this shell and what it starts
         self.last = 0  # exit code of the last command: what $? is in the next
         self._number = 0  # how many commands this shell was given; it counts too
-        self._dumps = 0  # how many dumps it has made: one more, after its start
+        self._reports = 0  # how many reports came from it: one more, after its start
+        self._dumps = 0  # how many dumps
         self._patience = 0  # milliseconds that the next command waits for the dump of the last one
         self._reported: Optional[int] = None
         self._signalled = False
@@ -135,7 +136,7 @@ class Shell:
     def _start(self) -> None:
         self.ready = False
         self._signalled = False
-        self._number = self._dumps = 0
+        self._number = self._reports = self._dumps = 0
         self.guest.next_mark += 1
         self.mark = "%s.s%d" % (self.guest.id, self.guest.next_mark)
         self._message, self._dump, self._lines = b"", [], []
@@ -421,6 +422,7 @@ class Shell:
         if not self.ready and number == 0:
             self.ready = True
             self.failures = 0
+            self._reports = 1
             self.cwd = self._checked(claimed)
             self._drain_soon()
             self.guest.loop.call_soon(self._next)
@@ -429,6 +431,7 @@ class Shell:
         if task is None or number != self._number or self._reported is not None:
             return
         self._reported = status
+        self._reports += 1
         task.cwd = self._checked(claimed)
         if task.at is None:
             self.cwd = task.cwd
@@ -496,8 +499,8 @@ class Shell:
 
     @property
     def _fresh(self) -> bool:
-        """Whether the last dump is that of the last command; a dump follows each report."""
-        return self._dumps > self._number
+        """Whether every report was followed by its dump."""
+        return self._dumps >= self._reports
 
     def _drain_state(self) -> None:
         """Read what the shell has dumped, which may wait for it: a pipe holds only so much."""
