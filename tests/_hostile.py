@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hermes import Sandbox
-from hermes.backends.channels import SocketChannel
 from hermes.backends.base import ByteChannel, GuestDirs, PlaceState
+from hermes.backends.channels import SocketChannel
 from hermes.backends.local import LocalBackend
 from hermes.guest.frames import CALL, HELLO, PROTOCOL, REPLY, Binary, Frame, pack, unpack
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hermes.backends.channels import ProcessChannel, SocketChannel
 from hermes.backends.base import ByteChannel
+from hermes.backends.channels import ProcessChannel, SocketChannel
 from hermes.errors import BackendError, ProtocolError, SandboxGone
 
 OPEN = "open"
