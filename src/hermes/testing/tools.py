@@ -14,7 +14,7 @@ from ._harness import unique
 if TYPE_CHECKING:
     from hermes import Result, Sandbox
 
-__all__ = ["cut", "desert", "eventually", "fails", "gone", "out", "pids", "stopwatch", "tag", "unique"]
+__all__ = ["cut", "desert", "eventually", "fails", "gone", "out", "pids", "stopwatch", "tag", "unique", "up"]
 
 # Zombies have no command line, so they are not listed. The tag comes by stdin: in the argv it would find
 # itself.
@@ -35,6 +35,15 @@ async def pids(box: Sandbox, tag: str) -> list[int]:
     result = await box.exec(["bash", "-c", _SCAN], stdin=tag + "\n")
     assert result.exit_code == 0, result
     return [int(word) for word in result.stdout.split()]
+
+
+async def up(box: Sandbox, tag: str, count: int) -> None:
+    """Wait until exactly *count* processes with *tag* are there: those just forked have yet to be executed."""
+
+    async def are_up() -> bool:
+        return len(await pids(box, tag)) == count
+
+    await eventually(are_up)
 
 
 async def gone(box: Sandbox, tag: str, within: float = 0.5) -> None:

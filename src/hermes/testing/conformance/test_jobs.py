@@ -11,7 +11,7 @@ from hermes.errors import JobError
 
 from .._harness import case
 from ..plugin import OpenBox
-from ..tools import desert, eventually, fails, gone, out, pids, stopwatch, tag, unique
+from ..tools import desert, eventually, fails, gone, out, pids, stopwatch, tag, unique, up
 
 
 @case
@@ -292,6 +292,7 @@ async def test_strays_of_a_job(box: Sandbox) -> None:
     mark = tag()
     job = await box.start(f"setsid sleep {mark} >/dev/null 2>&1 & echo left")
     assert (await asyncio.wait_for(job.wait(), 3)).stdout == b"left\n"
+    await up(box, mark, 1)
     assert [one.kind for one in await box.jobs() if mark in one.command and one.id != job.id] == ["stray"]
     await job.kill()
     await gone(box, mark, within=1)
@@ -301,6 +302,7 @@ async def test_strays_of_a_job(box: Sandbox) -> None:
 async def test_a_stray_is_no_job(box: Sandbox) -> None:
     mark = tag()
     await box.run(f"sleep {mark} &")
+    await up(box, mark, 1)
     (stray,) = [one for one in await box.jobs() if one.kind == "stray"]
     with pytest.raises(JobError):
         await box.job(stray.id)

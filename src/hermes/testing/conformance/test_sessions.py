@@ -9,7 +9,7 @@ import pytest
 from hermes import Sandbox
 
 from .._harness import case
-from ..tools import eventually, fails, gone, out, pids, stopwatch, tag, unique
+from ..tools import eventually, fails, gone, out, pids, stopwatch, tag, unique, up
 
 
 @case
@@ -107,8 +107,7 @@ async def test_background_process_outlives_its_session(box: Sandbox) -> None:
     shell = await box.shell("starter")
     await shell.run(f"sleep {mark} &")
     await shell.close()
-    await asyncio.sleep(0.1)
-    assert len(await pids(box, mark)) == 1
+    await up(box, mark, 1)
     assert [job.kind for job in await box.jobs() if mark in job.command] == ["stray"]
 
 

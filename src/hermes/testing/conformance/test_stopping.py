@@ -269,10 +269,10 @@ async def test_a_disarmed_command_runs_nothing_later(box: Sandbox, trap: str) ->
 @case
 async def test_a_stop_keeps_shell_options(box: Sandbox) -> None:
     """Stopping uses extdebug and functrace, and leaves them as they were."""
-    await box.run("shopt -s extdebug; set -TE; sleep 3600", timeout=0.3)
+    await box.run("shopt -s extdebug; set -T -E; sleep 3600", timeout=0.3)
     assert await out(box, "shopt -q extdebug && echo $-") == (await box.run("echo $-")).text.strip()
     assert "T" in (await box.run("echo $-")).text
-    await box.run("shopt -u extdebug; set +TE; sleep 3600", timeout=0.3)
+    await box.run("shopt -u extdebug; set +T +E; sleep 3600", timeout=0.3)
     assert (
         await out(box, "shopt -q extdebug || echo off $-") == "off " + (await box.run("echo $-")).text.strip()
     )

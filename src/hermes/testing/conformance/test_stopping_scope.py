@@ -7,7 +7,7 @@ import asyncio
 from hermes import Sandbox
 
 from .._harness import case
-from ..tools import eventually, gone, out, pids, stopwatch, tag
+from ..tools import eventually, gone, out, pids, stopwatch, tag, up
 
 
 @case
@@ -15,7 +15,7 @@ async def test_earlier_background_process_survives_a_stop(box: Sandbox) -> None:
     early, late = tag(), tag()
     await box.run(f"sleep {early} & disown")
     await box.run(f"(setsid sleep {early} >/dev/null 2>&1 &)")
-    await eventually(lambda: pids(box, early))
+    await up(box, early, 2)
     await box.run(f"sleep {late} & sleep {late}", timeout=0.3)
     await gone(box, late)
     assert len(await pids(box, early)) == 2
@@ -136,6 +136,7 @@ async def test_process_of_an_exec_that_ended(box: Sandbox) -> None:
     mark = tag()
     result = await box.exec(f"setsid sleep {mark} >/dev/null 2>&1 & echo left")
     assert result.stdout == b"left\n"
+    await up(box, mark, 1)
     left = [job for job in await box.jobs() if job.kind == "stray" and mark in job.command]
     assert len(left) == 1
     await box.kill(left[0].id)
