@@ -38,7 +38,7 @@ async def pids(box: Sandbox, tag: str) -> list[int]:
 
 
 async def up(box: Sandbox, tag: str, count: int) -> None:
-    """Wait until exactly *count* processes with *tag* are there: those just forked have yet to be executed."""
+    """Wait until exactly *count* processes with *tag* are there: those just forked are yet to be executed."""
 
     async def are_up() -> bool:
         return len(await pids(box, tag)) == count
