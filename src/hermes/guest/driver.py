@@ -22,11 +22,11 @@ __h_dump() {
 }
 __h_jobs() { builtin printf J; builtin jobs -p; builtin printf '\0'; }
 # traps are listed at top level, since a function has its own
-__h_save='\builtin trap -p >"$__h_s" || \builtin :; __h_dump "$@" >"$__h_s" 2>/dev/null || \builtin :;'
+__h_save='\builtin eval "$__h_pre"; HERMES_TASK=$__h_m.$((__h_task + 1)); \builtin trap "$__h_urg" URG;'
+__h_save+=' \builtin trap -p >"$__h_s" || \builtin :; __h_dump "$@" >"$__h_s" 2>/dev/null || \builtin :;'
 __h_save+=' __h_return "$__h_status"'
-__h_done='__h_status=$?; \builtin eval "$__h_pre"; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_c"'
-__h_done+=' || \builtin exit "$__h_status"; HERMES_TASK=$__h_m.$((__h_task + 1));'
-__h_done+=' \builtin trap "$__h_urg" URG; \builtin eval "$__h_save"'
+__h_report='__h_status=$?; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_c"'
+__h_report+=' || \builtin exit "$__h_status"'
 __h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >"$__h_c" || \builtin :;'
 __h_exit+=' \builtin eval "$__h_save"'
 __h_stop='__h_pre=$__h_rest __h_keep=:$BASHOPTS:$SHELLOPTS:; \builtin shopt -s extdebug; \builtin set -T; \builtin trap "$__h_unwind" DEBUG'
@@ -48,15 +48,14 @@ export HERMES_TASK=
 __h_return() { return "$1"; }
 __h_dump() { set; export -p; printf '\1\n'; alias; printf '\1\n'; trap; printf 'umask '; umask; set +o; printf '\0'; }
 __h_jobs() { printf J; jobs -p; printf '\0'; }
-__h_save='__h_dump >"$__h_s" 2>/dev/null || \:; __h_return "$__h_status"'
-__h_done='__h_status=$?; __h_task=$((__h_task + 1));'
-__h_done="$__h_done"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >"$__h_c" || \exit "$__h_status";'
-__h_done="$__h_done"' HERMES_TASK=$__h_m.$((__h_task + 1)); \eval "$__h_save"'
+__h_save='HERMES_TASK=$__h_m.$((__h_task + 1)); __h_dump >"$__h_s" 2>/dev/null || \:; __h_return "$__h_status"'
+__h_report='__h_status=$?; __h_task=$((__h_task + 1));'
+__h_report="$__h_report"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >"$__h_c" || \exit "$__h_status"'
 __h_exit='__h_status=$?; \printf "C%s\0" "$PWD" >"$__h_c" || \:; \eval "$__h_save"'
 trap '\eval "$__h_exit"' EXIT
 """
 
-DONE = '\\eval "$__h_done"\n'
+DONE = '\\eval "$__h_report"\n\\eval "$__h_save"\n'
 JOBS = '__h_jobs >"$__h_c"; __h_return "$__h_status"\n'
 REST = '\\eval "$__h_rest"\n'
 
