@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hermes import HermesError, Sandbox
-from hermes.bench import Report, Row, Stats, _run, machine, render, render_rows, run_bench, time_pairs
+from hermes.bench import Report, Row, Stats, _run, machine, render, render_rows, run_bench, time_turns
 
 
 def test_stats_of_one_value_and_of_many() -> None:
@@ -61,7 +61,7 @@ async def test_a_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_run, "WARM_UP", 1)
     parts: list[str] = []
     report = await run_bench("local", runs=4, progress=parts.append)
-    expected = "cold_start attach true /bin/true at_once output rate host_memory guest_memory"
+    expected = "cold_start attach true /bin/true true_alone at_once output rate host_memory guest_memory"
     assert [row.key for row in report.rows] == expected.split()
     assert report.plain == "bash -c COMMAND"
     assert len(parts) == 6
@@ -77,4 +77,4 @@ async def test_a_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_command_that_fails_is_not_measured() -> None:
     async with Sandbox("local") as box:
         with pytest.raises(HermesError, match="'false' ended with 1"):
-            await time_pairs(box, "false", None, 5)
+            await time_turns(box, "false", None, 5, block=5)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ._model import Machine, Report, Row, Stats, machine
 from ._render import render, render_rows
-from ._run import plain_way, run_bench, time_pairs
+from ._run import plain_way, run_bench, time_turns
 
 __all__ = [
     "Machine",
@@ -20,5 +20,5 @@ __all__ = [
     "render",
     "render_rows",
     "run_bench",
-    "time_pairs",
+    "time_turns",
 ]

@@ -26,6 +26,13 @@ Plain = Callable[[str], list[str]]
 WARM_UP = 20
 AT_ONCE = 20
 OUTPUT = 100_000_000
+IN_A_ROW = 25
+SHORT = (
+    ("true", "true", "true", IN_A_ROW),
+    ("/bin/true", "/bin/true", "/bin/true", IN_A_ROW),
+    # with another process before each run, nothing is warm
+    ("true_alone", "true", "true, one at a time", 1),
+)
 
 
 async def run_bench(
@@ -51,10 +58,10 @@ async def run_bench(
     async with Sandbox(backend, **more) as box:
         plain = plain_way(box._place)
         backend = box.backend
-        for command in ("true", "/bin/true"):
-            say(f"{command}, {runs} times")
-            ours, theirs = await time_pairs(box, command, plain, runs)
-            rows.append(Row.of(command, command, ours, theirs))
+        for key, command, label, block in SHORT:
+            say(f"{label}, {runs} times")
+            ours, theirs = await time_turns(box, command, plain, runs, block=block)
+            rows.append(Row.of(key, label, ours, theirs))
         say(f"{AT_ONCE} commands at once")
         rows.append(await _at_once(box, plain, few))
     say("cold start")
@@ -84,24 +91,31 @@ def _shown(plain: Plain | None) -> str:
     return " ".join(plain("COMMAND")) if plain is not None else ""
 
 
-async def time_pairs(
-    box: Sandbox, command: str, plain: Plain | None, runs: int, *, session: str | None = None
+async def time_turns(
+    box: Sandbox, command: str, plain: Plain | None, runs: int, *, block: int, session: str | None = None
 ) -> tuple[list[float], list[float]]:
-    """Time a command in a session and the plain way, in turns; return the seconds of each."""
-    # One after the other and not block after block: what disturbs the machine disturbs both alike.
+    """Time a command in a session and the plain way, in turns of *block* runs; return the seconds of each."""
+    # In turns and not one whole after the other: what disturbs the machine disturbs both alike.
     ours: list[float] = []
     theirs: list[float] = []
     argv = plain(command) if plain is not None else None
-    for turn in range(-WARM_UP, runs):
-        if argv is not None and turn % 2:
-            theirs.append(_once(argv))
+
+    async def take_ours() -> None:
         start = time.perf_counter()
         result = await box.run(command, session=session)
         ours.append(time.perf_counter() - start)
         _must(result.exit_code == 0, command, result.exit_code)
-        if argv is not None and not turn % 2:
-            theirs.append(_once(argv))
-    return ours[WARM_UP:], theirs[WARM_UP:]
+
+    for _ in range(WARM_UP):
+        await take_ours()
+    ours.clear()
+    while len(ours) < runs:
+        turn = min(block, runs - len(ours))
+        for _ in range(turn):
+            await take_ours()
+        if argv is not None:
+            theirs += [_once(argv) for _ in range(turn)]
+    return ours, theirs
 
 
 def _once(argv: Sequence[str]) -> float:
