@@ -64,7 +64,7 @@ async def test_a_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = "cold_start attach true /bin/true true_alone at_once output rate host_memory guest_memory"
     assert [row.key for row in report.rows] == expected.split()
     assert report.plain == "bash -c COMMAND"
-    assert len(parts) == 6
+    assert len(parts) == 7
     for row in report.rows:
         assert row.hermes.min <= row.hermes.median <= row.hermes.p95 <= row.hermes.p99 <= row.hermes.max
         assert (row.plain is None) is (row.key == "guest_memory")

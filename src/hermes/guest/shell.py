@@ -273,9 +273,11 @@ class Shell:
         task.mark = "%s.%d" % (self.mark, self._number)  # as the shell itself counts
         self._send(self._line(task))
         # The shell waits in its redirections until we have opened the other ends.
-        task.readers.append(Reader(task, self._open("o", os.O_RDONLY), OUT))
+        task.readers.append(Reader(task, self._open("o", os.O_RDONLY), OUT, wait=True))
         if not task.merge:
-            task.readers.append(Reader(task, self._open("e", os.O_RDONLY), ERR))
+            task.readers.append(Reader(task, self._open("e", os.O_RDONLY), ERR, wait=True))
+        # A short command is read when it reports, in one go; what takes longer is read as it comes.
+        self._timers.append(self.guest.loop.call_later(0.001, task.let_write))
         if task.input is not None:
             self._open_input(task, 0.0005)
 

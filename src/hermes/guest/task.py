@@ -22,13 +22,15 @@ DRAIN_GRACE = 0.1  # seconds for helpers such as >(tee log), which end just afte
 class Reader:
     """Reads one pipe of a task into its spool."""
 
-    def __init__(self, task: "Task", fd: int, chan: int) -> None:
+    def __init__(self, task: "Task", fd: int, chan: int, wait: bool = False) -> None:
+        """Begin to read; with *wait* only when :meth:`resume` says so."""
         self.task = task
         self.fd = fd
         self.chan = chan
         self._watching = False
         self._wide = False
-        self.resume()
+        if not wait:
+            self.resume()
 
     def resume(self) -> None:
         if self.fd >= 0 and not self._watching:
