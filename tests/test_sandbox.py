@@ -12,7 +12,7 @@ import pytest
 
 import hermes
 from hermes.approval import Decision, Request
-from hermes.config import Lifetime
+from hermes.config import Lifetime, load
 from hermes.state import SandboxRecord, Store
 
 
@@ -247,3 +247,28 @@ async def test_a_guest_does_not_work_while_a_command_sleeps() -> None:
         await box.run("sleep 2")
         await asyncio.sleep(1)
         assert cpu_ticks(pid) - before <= 3
+
+
+async def test_a_session_whose_files_were_removed_goes_on() -> None:
+    async with hermes.Sandbox("local") as box:
+        await box.run("x=1")
+        await box.run('rm -rf "$__h_d"', timeout=10)
+        assert (await box.run("echo $x", timeout=10)).text == "1\n"
+
+
+async def test_a_guest_that_nobody_can_find_ends() -> None:
+    async with hermes.Sandbox("local", name="lost-socket", lifetime=Lifetime(idle_guest=4)) as box:
+        await box.run("sleep 300 &")
+        pid, run_dir = box._channel.guest["pid"], Path(box._channel.guest["run_dir"])
+    (run_dir / "guest.sock").unlink()
+    assert await gone(pid, 8)
+
+
+async def test_missing_output_of_a_job_is_said_in_its_place() -> None:
+    config = await asyncio.to_thread(load, {"output.spill_quota": 2 << 20})
+    async with hermes.Sandbox("local", config=config) as box:
+        job = await box.start("seq 600000")
+        await job.wait()
+        for output in (await job.output(), b"".join([data async for data in job.follow()])):
+            head, said, tail = output.partition(b"bytes were not kept")
+            assert head.startswith(b"1\n2\n") and said and tail.endswith(b"600000\n")

@@ -320,7 +320,7 @@ class Sandbox:
             raise CommandError(f"max_output is {limit}; it has to be 0 or more", code="command_invalid")
         if timeout is None:
             timeout = self._timeout
-        elif timeout < 0:
+        elif not timeout >= 0:  # NaN too
             raise CommandError(
                 f"timeout is {timeout}; it has to be 0 or more seconds", code="command_invalid"
             )
@@ -328,6 +328,12 @@ class Sandbox:
         if timeout is not None:
             args["timeout"] = timeout
         if env:
+            for key, value in env.items():
+                if not (isinstance(key, str) and isinstance(value, str)):
+                    raise CommandError(
+                        f"the environment variable {key!r} is set to {value!r}; both have to be text",
+                        code="env_invalid",
+                    )
             args["env"] = dict(env)
         if cwd is not None:
             args["cwd"] = os.fspath(cwd)

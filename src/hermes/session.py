@@ -343,7 +343,8 @@ def _joined(cut: tuple[bytes, bytes], size: int, spill: Spill | None, chan: int)
     if missing <= 0 or spill is None:
         return head + tail
     own = spill.stderr if chan == ERR and spill.stderr is not None else spill
-    note = f"\n[... {missing} bytes omitted of {size}; whole output: {own.path} ...]\n"
+    where = "whole output" if own.complete else "what was kept of it"
+    note = f"\n[... {missing} bytes omitted of {size}; {where}: {own.path} ...]\n"
     return head + note.encode("utf-8", "surrogateescape") + tail
 
 

@@ -91,9 +91,23 @@ def shell(cli: Cli, *args: str) -> Iterator[Terminal]:
         yield screen
 
 
+def ancestors(pid: int) -> list[int]:
+    found: list[int] = []
+    while pid > 1:
+        try:
+            with open(f"/proc/{pid}/stat") as file:
+                pid = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            break
+        found.append(pid)
+    return found
+
+
 def hermes_pid(what: str) -> int:
     """The pid of the hermes that the test runs on its terminal."""
-    found = eventually(lambda: [pid for pid in running(what) if pid in running("hermes")])
+    # Another worker may run the same test: only what descends from this one counts.
+    mine = lambda pid: os.getpid() in ancestors(int(pid))  # noqa: E731
+    found = eventually(lambda: [pid for pid in running(what) if pid in running("hermes") and mine(pid)])
     # RUNNER is there too, with the same arguments.
     return int(max(found))
 

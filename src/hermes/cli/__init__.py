@@ -5,6 +5,13 @@ ruamel.yaml or ``importlib.metadata`` at module level.
 """
 
 import gc
+import os
+import signal
+import sys
+
+if os.path.basename(sys.argv[0]) in ("hermes", "hermes-places"):
+    # Ctrl-C while the rest is imported ends the program without a traceback; main() takes it over.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 # Most runs end long before it pays to look for garbage, and looking costs them a tenth of their time.
 gc.set_threshold(100_000, 20, 20)

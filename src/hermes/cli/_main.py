@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -75,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     :param argv: None for that of this process, which then ends here: a thread that waits for a reader of our
         output must not keep it
     """
+    if argv is None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     settings = Globals(closed_stdin=_occupy())
     code = FAILED
     try:
@@ -94,6 +97,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = 130
     except BrokenPipeError:
         code = 141
+    except OSError as error:
+        report(
+            HermesError(f"the output could not be written: {error.strerror or error}"), debug=settings.debug
+        )
     except Exception as error:
         report(error, debug=settings.debug)
     code = _flush(code)

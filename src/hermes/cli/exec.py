@@ -114,7 +114,7 @@ async def _exec(
         elif result.timed_out and not quiet:
             say(f"the command was ended after {result.duration:.3g} s, its time limit.")
         elif result.spill is not None and not result.spill.complete:
-            say(f"some of the output was lost: {result.spill.note}")
+            say(f"all of the output was printed; its file in the sandbox is not whole: {result.spill.note}")
         return code
 
 
@@ -161,7 +161,7 @@ def _object(result: Any, code: int, chosen: Chosen, name: str, session: str | No
         "backend": chosen.backend,
         "sandbox": name,
         "session": session,
-        "spill": None if spill is None else {"path": _text(spill.path), "bytes": spill.bytes},
+        "spill": None if spill is None else _spill(spill),
         "error": None,
     }
     for key in ("stdout", "stderr"):
@@ -208,3 +208,8 @@ def _print(found: dict[str, Any]) -> None:
     sys.stdout.flush()
     data = json.dumps(found, ensure_ascii=False) + "\n"
     sys.stdout.buffer.write(data.encode("utf-8", "replace"))
+
+
+def _spill(spill: Any) -> dict[str, Any]:
+    """Return a spill file's facts; with a note where not all of the output is in it."""
+    return {"path": _text(spill.path), "bytes": spill.bytes, "complete": spill.complete, "note": spill.note}

@@ -61,7 +61,7 @@ REST = '\\eval "$__h_rest"\n'
 
 # What a successor must not take over: the shell sets it, or assigning has side effects.
 SKIP = re.compile(
-    rb"^(?:declare -\S+ |export )?(?:BASH\w*|DIRSTACK|EPOCH\w+|E?UID|FUNCNAME|GROUPS|HERMES_TASK|HISTCMD|HOSTTYPE"
+    rb"^(?:declare -\S+ |export )?(?:BASH(?!_ENV\b)\w*|DIRSTACK|EPOCH\w+|E?UID|FUNCNAME|GROUPS|HERMES_TASK|HISTCMD|HOSTTYPE"
     rb"|LINENO|MACHTYPE|OPTIND|OSTYPE|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|_|__h_\w+)"
     rb"(?:=|$)|^declare -fx __h_|^trap -- '\\builtin eval \"\$__h_stop\"' "
 )
@@ -70,7 +70,8 @@ BASH_OPTIONS = re.compile(rb'^declare -\S+ (BASHOPTS|SHELLOPTS)="([\w:-]*)"$', r
 SH_ALIASES = b"\1\n"
 ERREXIT = re.compile(rb'^declare -\S+ SHELLOPTS="[^"]*\berrexit\b|^set -o errexit$', re.M)
 READ_ONLY = frozenset((b"login_shell", b"restricted_shell", b"interactive-comments"))
-VARIABLE = re.compile(rb"^(?:declare -x\S* |export )(\w+)(?==|$)", re.M)
+EXPORTED = re.compile(rb"^(?:declare -\w*x\w* |export )(\w+)(?==|$)", re.M)
+VARIABLE = re.compile(rb"^(?:declare -\S+ |export )?(\w+)(?==|$)", re.M)
 EXIT_TRAP = re.compile(rb"^trap -- '((?:[^']|'\\'')*)' EXIT\n?", re.M)
 DEBUG_TRAP = re.compile(rb"^trap -- '(?:[^']|'\\'')*' DEBUG$", re.M)
 OUR_EXIT = re.compile(rb'^\\(?:builtin )?eval "\$__h_exit"(?:\n|$)')
@@ -152,8 +153,9 @@ class State:
             )
         kept = [line for line in lines if not OPTION.match(line) and not SKIP.match(line)]
         if self._first is not None:  # what the environment brings and the session had unset
-            missing = set(VARIABLE.findall(self._first.dump)) - set(VARIABLE.findall(self.dump))
-            kept += [b"unset -v " + name for name in sorted(missing)]
+            missing = set(EXPORTED.findall(self._first.dump)) - set(EXPORTED.findall(self.dump))
+            present = set(VARIABLE.findall(self.dump))
+            kept += [(b"export -n " if name in present else b"unset -v ") + name for name in sorted(missing)]
         return b"\n".join(kept + options + [b"return 0\n"])
 
     @staticmethod

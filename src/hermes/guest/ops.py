@@ -164,9 +164,11 @@ def output(guest: Guest, call: Call) -> None:
     if spool is None:
         call.reply({"size": 0, "next": 0})
         return
-    at = spool.next_offset(max(0, int(call.args["offset"])))
+    wanted = max(0, int(call.args["offset"]))
+    at = spool.next_offset(wanted)
     data = spool.read(at, max(0, min(int(call.args["size"]), call.client.link.chunk)))
-    call.reply({"size": spool.size, "next": at + len(data), "done": task.done}, data)
+    said = spool.notice(at - wanted) if at > wanted else b""
+    call.reply({"size": spool.size, "next": at + len(data), "done": task.done}, said + data)
 
 
 @op("spill")

@@ -11,6 +11,7 @@ import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional, Set
 
+from .dirs import SOCKET
 from .frames import (
     ACK,
     BYE,
@@ -332,6 +333,7 @@ class Guest:
         self._alone_since = time.monotonic()
         self._idle_since = time.monotonic()
         self._listener: Optional[socket.socket] = None
+        self._address = os.path.join(self.run_dir, SOCKET)
         self.configure(options)
 
     def configure(self, options: Dict[str, Any]) -> None:
@@ -408,6 +410,9 @@ class Guest:
                 self.drop_client(client)
         if self.connections:
             self._alone_since = self._idle_since = now
+        elif not os.path.exists(self._address):  # removed from outside: nobody can come back
+            self.loop.stop()
+            return
         elif self.busy():
             self._idle_since = now
             if now - self._alone_since > self.detached:

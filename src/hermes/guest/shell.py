@@ -22,7 +22,6 @@ from .proc import (
     catches,
     descendants,
     exit_code,
-    freeze,
     kill_all,
     mark_of,
     processes,
@@ -140,6 +139,7 @@ class Shell:
         self.guest.next_mark += 1
         self.mark = "%s.s%d" % (self.guest.id, self.guest.next_mark)
         self._message, self._dump, self._lines = b"", [], []
+        os.makedirs(self.dir, 0o700, exist_ok=True)  # a command may have removed it
         for name in ("ctl", "state", "o", "e", "i"):
             self._fifo(name)
         self._ctl = self._open("ctl", os.O_RDWR)
@@ -273,9 +273,13 @@ class Shell:
         task.mark = "%s.%d" % (self.mark, self._number)  # as the shell itself counts
         self._send(self._line(task))
         # The shell waits in its redirections until we have opened the other ends.
-        task.readers.append(Reader(task, self._open("o", os.O_RDONLY), OUT, wait=True))
-        if not task.merge:
-            task.readers.append(Reader(task, self._open("e", os.O_RDONLY), ERR, wait=True))
+        try:
+            task.readers.append(Reader(task, self._open("o", os.O_RDONLY), OUT, wait=True))
+            if not task.merge:
+                task.readers.append(Reader(task, self._open("e", os.O_RDONLY), ERR, wait=True))
+        except OSError as error:
+            self._replace(task, "the session's files are gone (%s)" % error.strerror)
+            return
         # A short command is read when it reports, in one go; what takes longer is read as it comes.
         self._timers.append(self.guest.loop.call_later(0.001, task.let_write))
         if task.input is not None:
@@ -331,10 +335,9 @@ class Shell:
         if not (self.is_bash and catches(nanny.child, STOP)):
             self._kill_shell(task)
             return
-        frozen = freeze(lambda: self.members(task))
+        # The shell first: one with job control would take a frozen child for a stopped job and go on.
         send_signal(nanny.child, STOP)
-        for pid in frozen:
-            send_signal(pid, signal.SIGKILL)
+        kill_all(lambda: self.members(task))
         if task.input is not None:
             task.input.close()
         self._timers.append(self.guest.loop.call_later(STOP_GRACE, lambda: self._kill_shell(task)))
@@ -344,6 +347,13 @@ class Shell:
             send_signal(self.nanny.child, signal.SIGSTOP)
             kill_all(lambda: self.members(task))
             send_signal(self.nanny.child, signal.SIGKILL)
+
+    def _replace(self, task: ShellTask, why: str) -> None:
+        """End a shell that could not begin a command; the next one starts from the last state."""
+        said = "hermes: %s; the command was not run, and the shell was replaced\n" % why
+        task.spools[OUT if task.merge else ERR].append(said.encode("utf-8", "surrogateescape"))
+        task.why = "failed"
+        self._kill_program()
 
     def members(self, task: ShellTask) -> Set[int]:
         """Return the processes that belong to a command, not those that earlier ones left."""
@@ -395,6 +405,8 @@ class Shell:
             elif first[0][:1] == b"C":
                 self._message = self._message.partition(b"\0")[2]
                 self.cwd = self._checked(os.fsdecode(first[0][1:]))
+                self._reports += 1
+                self._drain_soon()
             elif first[0][:1] == b"J":
                 self._message = self._message.partition(b"\0")[2]
                 self._jobs(first[0][1:])

@@ -77,6 +77,12 @@ class Spool:
         """Return *offset*, or where the output goes on when it lies in the hole."""
         return max(offset, self.size - self._tail_size) if offset >= self.kept else offset
 
+    def notice(self, missing: int) -> bytes:
+        """Return the line that stands where bytes are missing."""
+        return ("\n[... %d bytes were not kept: %s ...]\n" % (missing, self.error)).encode(
+            "utf-8", "surrogateescape"
+        )
+
     def keep_on_disk(self) -> None:
         """Put a short output into its file too, so that it can be paged like a long one."""
         if self._fd < 0 and self.error is None:
@@ -86,9 +92,8 @@ class Spool:
         """Let go of the memory, and of the file too unless it is to be paged later."""
         if self._fd >= 0:
             if self._tail and not remove:
-                note = "\n[%d bytes were not kept: %s]\n" % (self.dropped, self.error)
                 try:
-                    os.write(self._fd, note.encode("utf-8", "surrogateescape") + b"".join(self._tail))
+                    os.write(self._fd, self.notice(self.dropped) + b"".join(self._tail))
                 except OSError:
                     pass  # the disk is full: the result's own tail is what remains
             os.close(self._fd)

@@ -173,7 +173,10 @@ class Watch:
                 room = self.call.writable()
                 if not room:
                     return
-                at = spool.next_offset(at)
+                on = spool.next_offset(at)
+                if on > at and end is None:  # a reader of the whole is told where some is missing
+                    self.call.send(spool.notice(on - at), chan)
+                at = one[1] = on
                 data = spool.read(at, min(room, (spool.size if end is None else end) - at))
                 if not data:
                     break
@@ -264,7 +267,9 @@ class Task:
         if self._timer is not None:
             self._timer.cancel()
         self.duration = time.monotonic() - self._clock
-        self.exit_code = {"timed_out": 124, "interrupted": 130, "expired": 124}.get(self.why, code)
+        self.exit_code = {"timed_out": 124, "interrupted": 130, "expired": 124, "failed": 126}.get(
+            self.why, code
+        )
         self.cwd = cwd
         self.drain()
         self.state = self.why

@@ -180,3 +180,21 @@ async def test_virtual_environment(box: Sandbox) -> None:
     await box.run("exit")
     assert await out(box, "tool") == "from env"
     assert (await box.run("deactivate; tool")).exit_code == 127
+
+
+@case
+async def test_a_large_state_survives_the_shell(box: Sandbox) -> None:
+    """More state than any pipe holds is kept when a command ends the shell."""
+    await box.run("a=($(seq 200000))")
+    result = await box.run("exit 3", timeout=20)
+    assert (result.exit_code, result.timed_out) == (3, False)
+    assert await out(box, "echo ${#a[@]}") == "200000"
+
+
+@case
+async def test_exported_variables_that_are_changed(box: Sandbox) -> None:
+    """What the environment brought and the session took out of it stays out, with its value."""
+    await box.run("unset PATH; PATH=/usr/bin:/bin; declare +x HOME; HOME=/here; export BASH_ENV=/dev/null")
+    await box.run("exit 2")
+    said = await out(box, "echo $PATH $HOME $BASH_ENV; env | grep -c ^HOME= || :")
+    assert said == "/usr/bin:/bin /here /dev/null\n0"

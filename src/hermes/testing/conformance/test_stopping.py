@@ -277,3 +277,21 @@ async def test_a_stop_keeps_shell_options(box: Sandbox) -> None:
         await out(box, "shopt -q extdebug || echo off $-") == "off " + (await box.run("echo $-")).text.strip()
     )
     assert "T" not in (await box.run("echo $-")).text
+
+
+@case
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sleep 3600; echo later",
+        "(sleep 3600); echo later",
+        "sleep 3600 | cat; echo later",
+        "while sleep 3600; do :; done; echo later",
+    ],
+)
+async def test_a_stop_with_job_control(box: Sandbox, command: str) -> None:
+    """A shell with job control does not take the stop of its child for the end of a job."""
+    await box.run("set -m")
+    result = await box.run(command, timeout=0.3)
+    assert (result.timed_out, result.stdout) == (True, b"")
+    assert await out(box, "echo usable") == "usable"
