@@ -105,9 +105,13 @@ def ancestors(pid: int) -> list[int]:
 
 def hermes_pid(what: str) -> int:
     """The pid of the hermes that the test runs on its terminal."""
-    # Another worker may run the same test: only what descends from this one counts.
-    mine = lambda pid: os.getpid() in ancestors(int(pid))  # noqa: E731
-    found = eventually(lambda: [pid for pid in running(what) if pid in running("hermes") and mine(pid)])
+
+    def ours() -> list[str]:
+        # Another worker may run the same test: only what descends from this one counts.
+        found = [pid for pid in running(what) if pid in running("hermes")]
+        return [pid for pid in found if os.getpid() in ancestors(int(pid))]
+
+    found = eventually(ours)
     # RUNNER is there too, with the same arguments.
     return int(max(found))
 
