@@ -106,10 +106,10 @@ def ancestors(pid: int) -> list[int]:
 def hermes_pid(what: str) -> int:
     """The pid of the hermes that the test runs on its terminal."""
 
-    def ours() -> list[str]:
+    def ours() -> list[int]:
         # Another worker may run the same test: only what descends from this one counts.
         found = [pid for pid in running(what) if pid in running("hermes")]
-        return [pid for pid in found if os.getpid() in ancestors(int(pid))]
+        return [pid for pid in found if os.getpid() in ancestors(pid)]
 
     found = eventually(ours)
     # RUNNER is there too, with the same arguments.
