@@ -175,7 +175,11 @@ class Watch:
                     return
                 on = spool.next_offset(at)
                 if on > at and end is None:  # a reader of the whole is told where some is missing
-                    self.call.send(spool.notice(on - at), chan)
+                    said = spool.notice(on - at)
+                    if len(said) >= room:
+                        return
+                    self.call.send(said, chan)
+                    room -= len(said)
                 at = one[1] = on
                 data = spool.read(at, min(room, (spool.size if end is None else end) - at))
                 if not data:
