@@ -100,7 +100,7 @@ class HostileBackend(LocalBackend):
     async def diagnose(self, reason: str) -> str:
         return ""
 
-    async def destroy(self) -> None:
+    async def destroy(self, *, keep_files: bool = False) -> None:
         pass
 
 

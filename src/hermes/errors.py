@@ -5,6 +5,7 @@
     ├─ BackendError      backend_failed            the place could not be brought up, or does not work here
     ├─ UnsupportedError  unsupported               a capability the chosen backend lacks; raised before start
     ├─ Refused           refused                   approval said no, or there was nobody to ask
+    ├─ SandboxDiffers    sandbox_differs           there is one of that name, made with other settings
     ├─ SandboxGone       gone                      the place, or the guest in it, no longer exists
     │   └─ Unreachable   unreachable               the link is lost and may come back
     ├─ CommandError      command_failed_to_start   the command could not be started or fed
@@ -38,6 +39,7 @@ __all__ = [
     "PortError",
     "ProtocolError",
     "Refused",
+    "SandboxDiffers",
     "SandboxGone",
     "Unreachable",
     "UnsupportedError",
@@ -115,6 +117,12 @@ class Refused(HermesError):
     def __init__(self, message: str, *, rule: str | None = None, **fields: Any) -> None:
         super().__init__(message, **fields)
         self.rule = rule
+
+
+class SandboxDiffers(HermesError):
+    """There is a sandbox of that name, but it was made with other settings; it was neither used nor changed."""
+
+    default_code = "sandbox_differs"
 
 
 class SandboxGone(HermesError):

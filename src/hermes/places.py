@@ -10,9 +10,11 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from . import backends
 from .config import Config, Lifetime
-from .errors import HermesError, SandboxGone, Unreachable
+from .errors import HermesError, SandboxDiffers, SandboxGone, Unreachable
 from .state import SandboxRecord, Store, owner
 
 if TYPE_CHECKING:
@@ -20,12 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Wanted", "find_or_create", "place_of", "remove"]
 
-COMMON = ("image", "network", "limits", "persistent")
+COMMON = ("image", "network", "limits", "persistent", "keep")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """The sandbox that a client asks for. *options* are the backend's own and those that all share."""
+    """The sandbox that a client asks for. *options* are the backend's own and those that all share.
+
+    *recreate* allows to make it anew, with its files, where it was made with other settings.
+    """
 
     backend: str
     name: str
@@ -35,6 +40,7 @@ class Wanted:
     env: Mapping[str, str] = field(default_factory=dict)
     lifetime: Lifetime = field(default_factory=Lifetime)
     options: Mapping[str, Any] = field(default_factory=dict)
+    recreate: bool = False
 
 
 def _spec(wanted: Wanted, ident: str) -> Spec:
@@ -88,6 +94,7 @@ async def find_or_create(
 
     :param create: False leaves a place that is gone or sleeps as it is
     :raises SandboxGone: there is none that runs, and none was to be made
+    :raises SandboxDiffers: there is one that was made with other settings, and it may not be made anew
     :raises Unreachable: it cannot be told whether it is there
     """
     record = await asyncio.to_thread(store.get, wanted.backend, wanted.name) if wanted.named else None
@@ -95,6 +102,15 @@ async def find_or_create(
     if record is not None:
         place = place_of(record, config, wanted)
         state = await place.find(record.locator)
+        if (
+            create
+            and state != "gone"
+            and (other := await asyncio.to_thread(_differences, wanted, record, config))
+        ):
+            if not wanted.recreate:
+                raise _differs(record, other)
+            await place.destroy(keep_files=True)
+            return *await _create(wanted, config, store, record.id), False
         if state == "stopped" and create:
             try:
                 await place.resume()
@@ -121,11 +137,39 @@ async def find_or_create(
     return *await _create(wanted, config, store), False
 
 
-async def _create(wanted: Wanted, config: Config, store: Store) -> tuple[Backend, SandboxRecord]:
+def _differences(wanted: Wanted, record: SandboxRecord, config: Config) -> list[str]:
+    place = backends.load(wanted.backend)(_spec(wanted, record.id), config)
+    # As a record gives them back: without the difference of lists and tuples.
+    now = msgspec.json.decode(msgspec.json.encode(place.settings()))
+    return [
+        f"{key}: {_shown(record.settings.get(key))}, now {_shown(now.get(key))}"
+        for key in sorted({*now, *record.settings})
+        if now.get(key) != record.settings.get(key)
+    ]
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _differs(record: SandboxRecord, other: list[str]) -> SandboxDiffers:
+    return SandboxDiffers(
+        f"the {record.backend} sandbox '{record.name}' was made with other settings ({'; '.join(other)}); "
+        "nothing was run",
+        hint="Make it anew with --recreate (recreate=True): what runs in it ends, its workspace and home stay. "
+        "Or use another name.",
+        context={"differences": other},
+    )
+
+
+async def _create(
+    wanted: Wanted, config: Config, store: Store, ident: str | None = None
+) -> tuple[Backend, SandboxRecord]:
     kind = backends.load(wanted.backend)
-    ident = secrets.token_hex(8)
+    ident = ident or secrets.token_hex(8)
     place = kind(_spec(wanted, ident), config)
-    place.check_spec()
+    await asyncio.to_thread(place.check_spec)
     await kind.check(config)
     pid, boot = await asyncio.to_thread(owner)
     record = SandboxRecord(
@@ -138,6 +182,7 @@ async def _create(wanted: Wanted, config: Config, store: Store) -> tuple[Backend
         workspace=wanted.workspace,
         named=wanted.named,
         options=dict(wanted.options),
+        settings=await asyncio.to_thread(place.settings),
         last_used=time.time(),
     )
     # Written before anything is started: what a crash leaves can then be found.

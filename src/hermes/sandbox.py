@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+import msgspec
+
 from . import approval as approvals
 from . import backends
 from .config import Config, Lifetime, load
@@ -64,6 +66,7 @@ class Sandbox:
         judge: approvals.Judge | None = None,
         lifetime: Lifetime | None = None,
         reconnect_for: float = 60.0,
+        recreate: bool = False,
         config: Config | None = None,
         **options: Any,
     ) -> None:
@@ -77,7 +80,8 @@ class Sandbox:
         :param approval: ``ask``, ``strict`` or ``off``; None for the configured mode
         :param on_approval: answers what must be asked; without it that is refused
         :param reconnect_for: seconds for which a lost link is sought before calls fail
-        :param options: the backend's own, and ``image``, ``network``, ``limits``, ``persistent``
+        :param recreate: when there is one of that name with other settings, make it anew; its files stay
+        :param options: the backend's own, and ``image``, ``network``, ``limits``, ``persistent``, ``keep``
         """
         self._settled = config
         self.backend = backend or ""
@@ -93,6 +97,7 @@ class Sandbox:
         self._lifetime = lifetime
         self._reconnect_for = reconnect_for
         self._workspace = workspace
+        self._recreate = recreate
         self._options = options
         self._place: Backend | None = None
         self._open_channel: Channel | None = None
@@ -109,6 +114,7 @@ class Sandbox:
 
         :param create: False attaches only
         :raises SandboxGone: there is none of that name and none was to be made
+        :raises SandboxDiffers: there is one that was made with other settings
         :raises BackendError: it could not be brought up
         """
         if self._open_channel is not None:
@@ -147,6 +153,12 @@ class Sandbox:
         self._mode = self._mode or config.approvals.mode
         self._lifetime = self._lifetime or config.lifetime
         self._workspace = self._workspace or config.workspace
+        limits = {k: v for k, v in msgspec.structs.asdict(config.limits).items() if v is not None}
+        limits.update(self._options.get("limits") or {})
+        common = {"network": config.network, "persistent": config.persistent, "keep": config.keep}
+        self._options = {**{k: v for k, v in common.items() if v}, **self._options}
+        if limits:
+            self._options["limits"] = limits
         backends.load(self.backend)  # imports it here, in a thread
         return settled
 
@@ -160,6 +172,7 @@ class Sandbox:
             env=self._env,
             lifetime=self._life,
             options=self._options,
+            recreate=self._recreate,
         )
 
     async def _attach(self, *, start: bool) -> None:

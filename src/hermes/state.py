@@ -33,7 +33,8 @@ class SandboxRecord(msgspec.Struct, kw_only=True):
     """What is known of one sandbox.
 
     ``created`` and ``last_used`` are seconds since the epoch. ``owner_pid`` and ``owner_boot`` say which
-    process made it (see ``owner``). ``options`` are what it was made with, ``locator`` is the backend's own.
+    process made it (see ``owner``). ``options`` are what it was asked for with, ``settings`` what came of them;
+    ``locator`` is the backend's own.
     """
 
     name: str
@@ -45,6 +46,7 @@ class SandboxRecord(msgspec.Struct, kw_only=True):
     workspace: str | None = None
     named: bool = False
     options: dict[str, Any] = msgspec.field(default_factory=dict)
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
     locator: dict[str, Any] = msgspec.field(default_factory=dict)
     last_used: float = 0.0
 

@@ -39,7 +39,7 @@ class Least(Backend):
     def guest_dirs(self) -> GuestDirs:
         return GuestDirs("/run/x", "/var/x")
 
-    async def destroy(self) -> None: ...
+    async def destroy(self, *, keep_files: bool = False) -> None: ...
 
 
 def least(can: Capabilities = PLAIN, **spec: Any) -> Least:

@@ -69,11 +69,12 @@ def test_precedence(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("variable", ENVIRONMENT)
 def test_every_variable_of_the_table_reaches_its_key(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(variable, "strict" if variable == "HERMES_APPROVALS" else "7")
+    words = {"HERMES_APPROVALS": "strict", "HERMES_NETWORK": "off"}
+    monkeypatch.setenv(variable, words.get(variable, "7"))
     value: Any = load()
     for part in ENVIRONMENT[variable].split("."):
         value = getattr(value, part)
-    assert value in ("strict", "7", 7)
+    assert value in ("strict", "off", "7", 7)
 
 
 def test_no_limit_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +89,15 @@ def test_foreign_keys_are_left_alone_and_listed(file: Path) -> None:
     config = load()
     assert config.foreign == ("terminal", "memory")
     assert config.sandbox == "local"
-    assert not FOREIGN & set(Config.__struct_fields__)
     assert "foreign" in failure({"foreign": ["x"]})
+
+
+def test_a_key_of_both_is_ours_unless_it_is_a_section_of_theirs(file: Path) -> None:
+    assert FOREIGN & set(Config.__struct_fields__) == {"skills"}
+    file.write_text("skills: {external_dirs: []}\n")
+    assert (load().foreign, load().skills) == (("skills",), "copy")
+    file.write_text("skills: shared\n")
+    assert (load().foreign, load().skills) == ((), "shared")
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 Isolation = Literal["none", "container", "vm", "remote"]
-Network = Literal["on", "off", "host"]
+Network = Literal["on", "off", "internal", "host"]
 WorkspaceKind = Literal["private", "here", "path"]
 Encoding = Literal["binary", "text"]
 PlaceState = Literal["running", "stopped", "gone"]
@@ -115,6 +115,8 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
         Variables to set in every session. May hold secrets, so never goes into an argv.
     ``persistent``
         Files must survive a stop of the place.
+    ``keep``
+        Nothing may stop or remove the place but the user.
     ``options``
         The backend's own options, unchecked: the backend refuses the ones it does not know.
     """
@@ -129,6 +131,7 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = msgspec.field(default_factory=dict)
     image: str | None = None
     persistent: bool = False
+    keep: bool = False
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
@@ -247,6 +250,16 @@ class Backend(ABC):
                 known = ", ".join(sorted(can.workspace)) or "none"
                 raise self._unsupported(f"workspace: {spec.workspace}", f"kinds it offers: {known}")
 
+    def settings(self) -> dict[str, Any]:
+        """Return what a place of this spec is made with, and cannot change later: image, mounts, limits.
+
+        Plain values under names that a user knows, and no secrets. A place that was made with other values is
+        not used for this spec: the caller refuses, or makes it anew.
+
+        :raises ConfigError: as :meth:`check_spec`
+        """
+        return {}
+
     @abstractmethod
     async def create(self) -> dict[str, Any]:
         """Bring up the place that the spec describes, and return its locator.
@@ -347,8 +360,10 @@ class Backend(ABC):
         return None
 
     @abstractmethod
-    async def destroy(self) -> None:
+    async def destroy(self, *, keep_files: bool = False) -> None:
         """Take the place down, with all that runs in it and all that was made for it on this machine.
+
+        With *keep_files* its own workspace and home stay, and a ``create`` with the same id uses them again.
 
         Nothing is left that ``prune`` would find or anyone would be billed for. Calling it again, or for a
         place that is gone or was never brought up, does nothing. The user's workspace is not touched unless

@@ -140,14 +140,14 @@ class LocalBackend(Backend):
     def session_env(self) -> Mapping[str, str]:
         return {key: value for key, value in os.environ.items() if key not in WITHHELD}
 
-    async def destroy(self) -> None:
-        await asyncio.to_thread(self._destroy)
+    async def destroy(self, *, keep_files: bool = False) -> None:
+        await asyncio.to_thread(self._destroy, keep_files)
 
     def _default_dirs(self) -> GuestDirs:
         state = home() / "sandboxes" / f"local-{self.spec.id}"
         return GuestDirs(run_dir=default_dir(self.spec.id), state_dir=str(state / "spill"))
 
-    def _destroy(self) -> None:
+    def _destroy(self, keep_files: bool) -> None:
         run_dir, state_dir = self._dirs or self._default_dirs()
         pid = _guest_pid(run_dir)
         if pid is not None:
@@ -162,7 +162,7 @@ class LocalBackend(Backend):
                     break
                 time.sleep(0.005)
         left = []
-        for path in (run_dir, os.path.dirname(state_dir)):
+        for path in (run_dir, state_dir if keep_files else os.path.dirname(state_dir)):
             shutil.rmtree(path, ignore_errors=True)
             if os.path.lexists(path):
                 left.append(path)

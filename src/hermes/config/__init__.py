@@ -1,17 +1,22 @@
 """Configuration: where it lives, what it may say, and how it is read."""
 
-from ._load import load
-from ._schema import Approvals, Config, Lifetime, Local, Output
+from ._load import load, section
+from ._schema import Approvals, Config, Docker, Lifetime, Limits, Local, Output, Singularity, Slurm
 from ._units import home, parse_duration, parse_size
 
 __all__ = [
     "Approvals",
     "Config",
+    "Docker",
     "Lifetime",
+    "Limits",
     "Local",
     "Output",
+    "Singularity",
+    "Slurm",
     "home",
     "load",
     "parse_duration",
     "parse_size",
+    "section",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -19,6 +19,10 @@ ENVIRONMENT = {
     "HERMES_SANDBOX": "sandbox",
     "HERMES_WORKSPACE": "workspace",
     "HERMES_TIMEOUT": "timeout",
+    "HERMES_NETWORK": "network",
+    "HERMES_DOCKER_IMAGE": "docker.image",
+    "HERMES_DOCKER_PROGRAM": "docker.program",
+    "HERMES_SINGULARITY_IMAGE": "singularity.image",
     "HERMES_APPROVALS": "approvals.mode",
     "HERMES_OUTPUT_LIMIT": "output.limit",
     "HERMES_LOCAL_PYTHON": "local.python",
@@ -38,6 +42,7 @@ _FOREIGN = """
 FOREIGN = frozenset(_FOREIGN.split())
 """Top-level keys of hermes-agent, which keeps its settings in a file of the same name."""
 
+T = TypeVar("T", bound=msgspec.Struct)
 Where = Callable[[tuple[str, ...]], str]
 
 
@@ -49,7 +54,7 @@ def load(overrides: Mapping[str, Any] | None = None) -> Config:
     """
     path = home() / "config.yaml"
     data, lines = read_yaml(path)
-    foreign = tuple(key for key in data if key in FOREIGN and key not in _hints(Config))
+    foreign = tuple(key for key, value in data.items() if _is_foreign(key, value))
     data = {key: value for key, value in data.items() if key not in foreign}
 
     def in_file(at: tuple[str, ...]) -> str:
@@ -74,6 +79,24 @@ def load(overrides: Mapping[str, Any] | None = None) -> Config:
         _merge(settled, _section(layer, Config, (), where))
     config = msgspec.convert(settled, Config)
     return msgspec.structs.replace(config, foreign=foreign)
+
+
+def section(settled: T, options: Mapping[str, Any], where: str) -> T:
+    """Return a section with some of its values replaced by options, checked like those of the file.
+
+    :raises ConfigError: an option that the section does not have, or a value that cannot be
+    """
+    checked = _section(options, type(settled), (), lambda _: where)
+    return msgspec.convert({**msgspec.to_builtins(settled), **checked}, type(settled))
+
+
+def _is_foreign(key: str, value: Any) -> bool:
+    """Return whether a key is hermes-agent's. Where we have one of that name too, theirs is a section."""
+    ours = _hints(Config).get(key)
+    if ours is None:
+        return key in FOREIGN
+    is_section = isinstance(ours, type) and issubclass(ours, msgspec.Struct)
+    return key in FOREIGN and not is_section and isinstance(value, Mapping)
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -154,6 +177,10 @@ def _expected(wanted: Any, title: str | None) -> str:
         return "a duration such as 30s or 10m"
     if title == "size":
         return "a size such as 64k or 1g"
+    if get_origin(wanted) is tuple:
+        return "a list of texts"
+    if get_origin(wanted) is Annotated:
+        return _expected(get_args(wanted)[0], None) + " above 0"
     if get_origin(wanted) is Literal:
         return "one of " + ", ".join(str(choice) for choice in get_args(wanted))
     return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(

@@ -43,18 +43,124 @@ class Local(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     python: str | None = None
 
 
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a sandbox may use at the most: cores, bytes of memory, processes, bytes of disk.
+
+    None is the place's own default. A place that cannot enforce one that is set refuses to start.
+    """
+
+    cpus: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    memory: Size | None = None
+    pids: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    disk: Size | None = None
+
+
+class Docker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the docker backend, which drives docker or podman.
+
+    ``program``
+        ``auto`` (docker when its engine answers, else podman), a name or a path.
+    ``context``
+        The docker context, None for the one in force (``DOCKER_HOST``, ``docker context use``).
+    ``image``, ``dockerfile``, ``devcontainer``
+        What the container is made from: an image, a Dockerfile, or a ``devcontainer.json``; one of them.
+    ``user``
+        ``host`` (this user's own number), ``root``, or ``UID[:GID]``.
+    ``writable_root``
+        Leave the image's files writable, for work such as ``apt install``. It implies root inside.
+    ``runtime``, ``gpus``
+        As ``docker run`` takes them: ``runsc``, ``kata``; ``all``.
+    ``mounts``, ``args``
+        More mounts, ``SOURCE:TARGET[:ro]``, and more arguments of ``docker run``.
+    ``tmp_size``, ``scratch_size``, ``shm_size``
+        Bytes of ``/tmp``, of ``$TMPDIR`` where programs may be built and run, and of ``/dev/shm``.
+    ``metadata``
+        ``blocked`` keeps the cloud's metadata addresses out of reach; ``allowed`` does not.
+    """
+
+    program: str = "auto"
+    context: str | None = None
+    image: str | None = None
+    dockerfile: str | None = None
+    devcontainer: str | None = None
+    user: str = "host"
+    writable_root: bool = False
+    runtime: str | None = None
+    gpus: str | None = None
+    mounts: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    tmp_size: Size = 1 << 30
+    scratch_size: Size = 4 << 30
+    shm_size: Size = 256 << 20
+    metadata: Literal["blocked", "allowed"] = "blocked"
+
+
+class Slurm(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The SLURM job that a singularity sandbox runs in; naming any of these asks for one.
+
+    ``time`` is as ``sbatch`` takes it; ``args`` are more arguments of ``sbatch``.
+    """
+
+    enabled: bool | None = None
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    gpus: str | None = None
+    time: str | None = None
+    args: tuple[str, ...] = ()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the sandbox is to run in a job."""
+        if self.enabled is not None:
+            return self.enabled
+        return any((self.partition, self.account, self.qos, self.gpus, self.time, self.args))
+
+
+class Singularity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the singularity backend, which drives apptainer or singularity.
+
+    ``program``
+        ``auto`` (apptainer, else singularity), a name or a path.
+    ``image``
+        A ``.sif`` file, a directory, ``docker://...``, ``docker-daemon:...`` or ``docker-archive:...``.
+    ``binds``, ``args``
+        More binds, ``SOURCE[:TARGET[:ro]]``, and more arguments of ``instance start``.
+    ``nv``, ``rocm``, ``fakeroot``
+        The options of that name.
+    """
+
+    program: str = "auto"
+    image: str | None = None
+    binds: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    nv: bool = False
+    rocm: bool = False
+    fakeroot: bool = False
+    slurm: Slurm = msgspec.field(default_factory=Slurm)
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settled configuration.
 
-    ``timeout`` is in seconds, None for no limit. ``foreign`` lists the keys of config.yaml that belong to
-    another program and were left alone.
+    ``timeout`` is in seconds, None for no limit. ``network`` None is the place's own default. ``keep`` exempts
+    sandboxes with a name from the lifetimes. ``skills`` says whether a sandbox gets a copy of the skills in
+    hermes's home, sees the very ones read-only, or none. ``foreign`` lists the keys of config.yaml that belong
+    to another program and were left alone.
     """
 
     sandbox: str | None = None
     workspace: str | None = None
+    network: Literal["on", "off", "internal", "host"] | None = None
+    persistent: bool = False
+    keep: bool = False
+    skills: Literal["copy", "shared", "off"] = "copy"
     timeout: Duration | None = None
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
     output: Output = msgspec.field(default_factory=Output)
     approvals: Approvals = msgspec.field(default_factory=Approvals)
+    limits: Limits = msgspec.field(default_factory=Limits)
     local: Local = msgspec.field(default_factory=Local)
+    docker: Docker = msgspec.field(default_factory=Docker)
+    singularity: Singularity = msgspec.field(default_factory=Singularity)
     foreign: tuple[str, ...] = ()
