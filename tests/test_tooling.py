@@ -2,7 +2,10 @@
 
 import os
 import re
+import shutil
 import signal
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -194,6 +197,145 @@ def test_a_run_in_parallel_is_held_to_the_same(
     assert code == 1
     assert "no moon" in text
     assert "left behind" not in text
+
+
+# The scripts of the parts
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A checkout of its own with the scripts, but without a part."""
+    folder = tmp_path / f"tree-{os.getpid()}"
+    (folder / "scripts" / "parts.d").mkdir(parents=True)
+    for name in ("parts", "as-user"):
+        shutil.copy(ROOT / "scripts" / name, folder / "scripts")
+    return folder
+
+
+@pytest.fixture
+def scripts_parts(tree: Path) -> Callable[..., list[str]]:
+    """Write parts by name, and run scripts/parts with the arguments: its lines."""
+
+    def run(*args: str, **parts: str) -> list[str]:
+        for name, text in parts.items():
+            (tree / "scripts" / "parts.d" / name).write_text(text)
+        done = subprocess.run([tree / "scripts" / "parts", *args], capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_parts_start_after_what_they_need_and_stop_before_it(
+    tree: Path, scripts_parts: Callable[..., list[str]]
+) -> None:
+    body = """
+check() { [ -e "$state/there" ] && echo "$name is there" || { echo no; return 1; }; }
+start() { touch "$state/there"; }
+stop() { echo "stopped $name"; }
+"""
+    started = scripts_parts(
+        "start",
+        a=f'needs="c b"{body}',
+        b=f'needs="c"{body}',
+        c=body,
+        d=f'needs="e"{body}',
+        e=f'needs="d"{body}',
+    )
+    assert started == [
+        f"{name}\tok\t{name} is there " for name in "cbaed"
+    ]  # d and e need each other: no matter
+    assert scripts_parts("stop") == [f"stopped {name}" for name in "deabc"]
+    shutil.rmtree(tree / ".cache")
+    assert [line.split("\t")[:2] for line in scripts_parts("start", "b")] == [["c", "ok"], ["b", "ok"]]
+    assert scripts_parts("stop", "b") == ["stopped b"]  # what it needed may have other users
+
+
+def test_a_part_that_cannot_be_had_is_named_with_the_reason(scripts_parts: Callable[..., list[str]]) -> None:
+    text = """
+check() { [ -e "$state/there" ] || { echo "not installed"; return 1; }; }
+start() { echo "E: no such package"; return 1; }
+"""
+    assert scripts_parts("start", gone=text, here="check() { echo 1.0; }") == [
+        "gone\tmissing\tnot installed (starting it said: E: no such package) ",
+        "here\tok\t1.0 ",
+    ]
+
+
+def test_the_environment_of_parts_adds_up(
+    scripts_parts: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.environ["PATH"]
+    text = 'environment() { path_with "/prefix of $name"; echo "conf_$name=/etc/its own"; }'
+    lines = scripts_parts("env", a=text, b=text, c="check() { false; }")
+    found = dict(line.split("=", 1) for line in lines)
+    assert found == {
+        "PATH": f"/prefix of b:/prefix of a:{before}",
+        "conf_a": "/etc/its own",
+        "conf_b": "/etc/its own",
+    }
+    monkeypatch.setenv("PATH", found["PATH"])
+    assert not [line for line in scripts_parts("env") if line.startswith("PATH=")]  # once is enough
+
+
+def test_a_run_has_the_environment_of_the_parts(
+    run: pytest.Pytester, tree: Path, scripts_parts: Callable[..., list[str]]
+) -> None:
+    scripts_parts("env", a='check() { echo 1; }\nenvironment() { path_with /a/bin; echo A_CONF="/a b=c"; }')
+    run.makeconftest(f"import _plugins.parts\n_plugins.parts.SCRIPT = {str(tree / 'scripts' / 'parts')!r}")
+    run.makepyfile(
+        f"""
+        import os
+        def test_environment():
+            assert os.environ["A_CONF"] == "/a b=c"
+            assert os.environ["PATH"] == "/a/bin:" + {os.environ["PATH"]!r}
+        """
+    )
+    code, text = outcome(run, "-p", "_plugins.parts")
+    assert (code, "1 passed" in text) == (0, True), text
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
+def test_another_account_has_a_copy_of_the_tree(
+    tree: Path, scripts_parts: Callable[..., list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def as_user(*command: str) -> list[str]:
+        script = tree / "scripts" / "as-user"
+        done = subprocess.run(
+            [script, *command], stdout=subprocess.PIPE, text=True, input="typed", check=True
+        )
+        return done.stdout.splitlines()
+
+    (tree / "scripts" / "setup").write_text("#!/bin/sh\ntouch .set-up\n")
+    (tree / "scripts" / "setup").chmod(0o755)
+    (tree / ".gitignore").write_text(".cache/\nignored\n")
+    scripts_parts("check", a="check() { echo 1; }\nenvironment() { path_with /a/bin; }")
+    for name in ("kept", "with a space", "goes", "ignored"):
+        (tree / name).write_text("1")
+    subprocess.run(["git", "init", "--quiet", tree], check=True)
+    subprocess.run(["git", "add", "kept", "goes"], cwd=tree, check=True)
+    monkeypatch.setenv("SECRET_OF_ROOT", "1")
+    monkeypatch.setenv("HERMES_REQUIRE", "all")
+    [copy] = as_user("pwd")
+    try:
+        assert as_user("id", "-un") == ["hermes-tester"]
+        assert as_user("sh", "-c", "cat goes 'with a space' .set-up && cat") == ["11typed"]
+        assert as_user("ls") == ["goes", "kept", "scripts", "with a space"]
+        environment = {*as_user("env")}
+        assert f"HOME={os.path.dirname(copy)}" in environment
+        assert {
+            "HERMES_REQUIRE=all",
+            "USER=hermes-tester",
+            "PATH=/a/bin:/usr/local/bin:/usr/bin:/bin",
+        } <= environment
+        assert "SECRET_OF_ROOT=1" not in environment
+        (tree / "goes").unlink()
+        (tree / "kept").write_text("2")
+        (tree / "new").write_text("3")
+        assert as_user("ls") == ["kept", "new", "scripts", "with a space"]
+        assert as_user("cat", "kept") == ["2"]
+    finally:
+        as_user("--here", "rm", "-rf", copy)
 
 
 # What is pinned

@@ -120,7 +120,7 @@ class Refused(HermesError):
 
 
 class SandboxDiffers(HermesError):
-    """There is a sandbox of that name, but it was made with other settings; it was neither used nor changed."""
+    """There is a sandbox of that name, made with other settings; it was neither used nor changed."""
 
     default_code = "sandbox_differs"
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,8 @@ COMMON = ("image", "network", "limits", "persistent", "keep")
 class Wanted:
     """The sandbox that a client asks for. *options* are the backend's own and those that all share.
 
-    *recreate* allows to make it anew, with its files, where it was made with other settings.
+    *recreate* allows to make it anew, with its files, where it was made with other settings; *progress* gets
+    lines for people about what takes long.
     """
 
     backend: str
@@ -41,6 +42,7 @@ class Wanted:
     lifetime: Lifetime = field(default_factory=Lifetime)
     options: Mapping[str, Any] = field(default_factory=dict)
     recreate: bool = False
+    progress: Callable[[str], None] | None = None
 
 
 def _spec(wanted: Wanted, ident: str) -> Spec:
@@ -131,10 +133,10 @@ async def find_or_create(
             said, reason = f"the {which} does not run any more", "it has ended"
         raise SandboxGone(said, reason=reason, hint="'hermes sandbox ls' shows those that there are.")
     if record is not None:
+        # Its container, say, was removed by somebody; the files of its own were not.
         with contextlib.suppress(HermesError):
-            await place.destroy()
-        await asyncio.to_thread(store.remove, record)
-    return *await _create(wanted, config, store), False
+            await place.destroy(keep_files=True)
+    return *await _create(wanted, config, store, None if record is None else record.id), False
 
 
 def _differences(wanted: Wanted, record: SandboxRecord, config: Config) -> list[str]:
@@ -157,8 +159,8 @@ def _differs(record: SandboxRecord, other: list[str]) -> SandboxDiffers:
     return SandboxDiffers(
         f"the {record.backend} sandbox '{record.name}' was made with other settings ({'; '.join(other)}); "
         "nothing was run",
-        hint="Make it anew with --recreate (recreate=True): what runs in it ends, its workspace and home stay. "
-        "Or use another name.",
+        hint="Use another name, or make it anew with --recreate (recreate=True): what runs in it ends, its "
+        "workspace and home stay.",
         context={"differences": other},
     )
 
@@ -169,6 +171,8 @@ async def _create(
     kind = backends.load(wanted.backend)
     ident = ident or secrets.token_hex(8)
     place = kind(_spec(wanted, ident), config)
+    if wanted.progress is not None:
+        place.progress = wanted.progress
     await asyncio.to_thread(place.check_spec)
     await kind.check(config)
     pid, boot = await asyncio.to_thread(owner)

@@ -67,6 +67,7 @@ class Sandbox:
         lifetime: Lifetime | None = None,
         reconnect_for: float = 60.0,
         recreate: bool = False,
+        on_progress: Callable[[str], None] | None = None,
         config: Config | None = None,
         **options: Any,
     ) -> None:
@@ -81,6 +82,7 @@ class Sandbox:
         :param on_approval: answers what must be asked; without it that is refused
         :param reconnect_for: seconds for which a lost link is sought before calls fail
         :param recreate: when there is one of that name with other settings, make it anew; its files stay
+        :param on_progress: gets lines for people about what takes long: pulling an image, waiting in a queue
         :param options: the backend's own, and ``image``, ``network``, ``limits``, ``persistent``, ``keep``
         """
         self._settled = config
@@ -98,6 +100,7 @@ class Sandbox:
         self._reconnect_for = reconnect_for
         self._workspace = workspace
         self._recreate = recreate
+        self._on_progress = on_progress
         self._options = options
         self._place: Backend | None = None
         self._open_channel: Channel | None = None
@@ -173,6 +176,7 @@ class Sandbox:
             lifetime=self._life,
             options=self._options,
             recreate=self._recreate,
+            progress=self._on_progress,
         )
 
     async def _attach(self, *, start: bool) -> None:
@@ -562,6 +566,7 @@ class Sandbox:
             "network_off": can.network_off,
             "limits": sorted(can.limits),
             "verified": can.verified,
+            "reaches_host": list(can.reaches_host),
             "exceptions": dict(can.exceptions),
             "cwd": self.cwd,
             "judge": self._judge.name if self._judged else None,

@@ -33,8 +33,8 @@ class SandboxRecord(msgspec.Struct, kw_only=True):
     """What is known of one sandbox.
 
     ``created`` and ``last_used`` are seconds since the epoch. ``owner_pid`` and ``owner_boot`` say which
-    process made it (see ``owner``). ``options`` are what it was asked for with, ``settings`` what came of them;
-    ``locator`` is the backend's own.
+    process made it (see ``owner``). ``options`` are what it was asked for with, ``settings`` what came of
+    them; ``locator`` is the backend's own.
     """
 
     name: str

@@ -1,6 +1,7 @@
-"""Report the real parts that are missing here, and let nothing be left out where everything is required.
+"""Find the real parts, report those that are missing, and let nothing be left out where everything is required.
 
-With HERMES_REQUIRE=all a skipped test fails with the reason it gave, and a missing part fails the run.
+What `scripts/parts env` prints becomes the environment of the run, before any test looks for a program. With
+HERMES_REQUIRE=all a skipped test fails with the reason it gave, and a missing part fails the run.
 """
 
 import os
@@ -23,6 +24,19 @@ def report() -> list[tuple[str, str, str]]:
     """Name, "ok" | "missing" | "optional", and what is there or why not, of each part."""
     lines = subprocess.run([SCRIPT, "check"], capture_output=True, text=True, check=True).stdout.splitlines()
     return [(name, state, why) for name, state, why in (line.split("\t", 2) for line in lines)]
+
+
+def environment() -> dict[str, str]:
+    """What finds the parts that are here; PATH is this process's, with what some parts put in front."""
+    lines = subprocess.run([SCRIPT, "env"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return dict(line.split("=", 1) for line in lines)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    # The workers of a parallel run inherit it.
+    if not hasattr(config, "workerinput"):
+        os.environ.update(environment())
 
 
 def _reason(longrepr: Any) -> str:

@@ -33,6 +33,8 @@ class Entry(NamedTuple):
 
 TABLE: dict[str, Entry] = {
     "local": Entry("local", "LocalBackend"),
+    "docker": Entry("docker", "DockerBackend"),
+    "podman": Entry("docker", "PodmanBackend"),
 }
 
 

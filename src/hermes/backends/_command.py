@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -113,8 +114,6 @@ def _wait(
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     """End the program and its children; the thread that reads from it then comes to its end."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     threading.Thread(target=process.wait, name="hermes-wait", daemon=True).start()

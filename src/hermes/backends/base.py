@@ -78,6 +78,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         A unix socket bound inside can be connected to from this machine, so ``direct_channel`` may work.
     ``judged``
         Approval applies, because a command here can harm what lies outside the sandbox.
+    ``reaches_host``
+        Why this is no sandbox although its kind is one: one sentence for each wish that lets the host be
+        reached. ``judged`` is then set.
     ``verified``
         How this backend's behaviour was proved: against the real thing, an emulator, or not at all.
     ``exceptions``
@@ -93,6 +96,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     workspace: frozenset[WorkspaceKind] = frozenset()
     shared_kernel: bool = False
     judged: bool = False
+    reaches_host: tuple[str, ...] = ()
     verified: Literal["real", "emulator", "unverified"] = "unverified"
     exceptions: Mapping[str, str] = msgspec.field(default_factory=dict)
 
@@ -202,6 +206,9 @@ class Backend(ABC):
 
     encoding: Encoding = "binary"
     """What the streams of ``exec_channel`` carry; see :attr:`ByteChannel.encoding`."""
+
+    progress: Callable[[str], None] = staticmethod(lambda line: None)
+    """Gets a line for people about what takes long: pulling, building, waiting in a queue."""
 
     def __init__(self, spec: Spec, config: Config) -> None:
         self.spec = spec

@@ -122,6 +122,12 @@ def payload(options: Mapping[str, Any]) -> bytes:
     return zlib.compress(json.dumps([options, modules()], separators=(",", ":")).encode(), 9)
 
 
+def as_file(options: Mapping[str, Any]) -> str:
+    """Return a program that starts the guest, for places that can be given a file before they start."""
+    data = base64.b64encode(payload(options))
+    return STAGE.format(size=0, prepare="", decode=f"base64.b64decode({data!r})")
+
+
 class Boot:
     """The bytes before the first frame: finds lines after a marker, then gives the stream away."""
 

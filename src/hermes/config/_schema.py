@@ -143,10 +143,10 @@ class Singularity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settled configuration.
 
-    ``timeout`` is in seconds, None for no limit. ``network`` None is the place's own default. ``keep`` exempts
-    sandboxes with a name from the lifetimes. ``skills`` says whether a sandbox gets a copy of the skills in
-    hermes's home, sees the very ones read-only, or none. ``foreign`` lists the keys of config.yaml that belong
-    to another program and were left alone.
+    ``timeout`` is in seconds, None for no limit. ``network`` None is the place's own default. ``keep``
+    exempts sandboxes with a name from the lifetimes. ``skills`` says whether a sandbox gets a copy of the
+    skills in hermes's home, sees the very ones read-only, or none. ``foreign`` lists the keys of config.yaml
+    that belong to another program and were left alone.
     """
 
     sandbox: str | None = None

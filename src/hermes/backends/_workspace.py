@@ -1,0 +1,135 @@
+"""Which of this machine's files a sandbox may see, and its own directories here."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from hermes.config import home
+from hermes.errors import ConfigError
+
+__all__ = ["checked_workspace", "copy_skills", "make_private", "reaches_host", "remove_trees"]
+
+SOCKETS = (
+    "/var/run/docker.sock",
+    "/run/podman/podman.sock",
+    "/run/containerd/containerd.sock",
+    "/run/crio/crio.sock",
+)
+ENGINE_DATA = ("/var/lib/docker", "/var/lib/containers", "/var/lib/containerd")
+SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot")
+PRIVATE = (".ssh", ".gnupg", ".aws", ".kube", ".config/gcloud")
+
+
+def reaches_host(path: str) -> str | None:
+    """Return why a sandbox that sees this path is none, or None when it may: the path is then only its own.
+
+    A path that contains a dangerous one is as dangerous. Blocks, for a moment.
+    """
+    real = os.path.realpath(os.path.expanduser(path))
+    if real == "/":
+        return "it is the whole file system"
+    with contextlib.suppress(OSError):
+        mode = os.stat(real).st_mode
+        if stat.S_ISSOCK(mode):
+            return "it is a socket"
+        if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
+            return "it is a device"
+    user = os.path.expanduser("~")
+    sockets = [*SOCKETS, os.path.join(os.environ.get("XDG_RUNTIME_DIR", "/run/user/0"), "podman/podman.sock")]
+    endpoint = os.environ.get("DOCKER_HOST", "")
+    if endpoint.startswith("unix://"):
+        sockets.append(endpoint.removeprefix("unix://"))
+    if _touches(real, [home()]):
+        return "it holds the files of hermes itself"
+    if _contains(real, sockets) or _touches(real, ENGINE_DATA):
+        return "it gives control over the container engine"
+    if _touches(real, SYSTEM):
+        return "it belongs to the system"
+    if _touches(real, [os.path.join(user, name) for name in PRIVATE]):
+        return "it holds keys"
+    if _contains(real, [user, "/root", "/home", "/Users"]) or os.path.dirname(real) in ("/home", "/Users"):
+        return "it is, or contains, a home directory"
+    return None
+
+
+def _contains(path: str, others: Iterable[str | Path]) -> bool:
+    """Return whether the path is one of the others or above it."""
+    return any(Path(os.path.realpath(other)).is_relative_to(path) for other in others)
+
+
+def _touches(path: str, others: Iterable[str | Path]) -> bool:
+    """Return whether the path is one of the others, above it or below it."""
+    below = any(Path(path).is_relative_to(os.path.realpath(other)) for other in others)
+    return below or _contains(path, others)
+
+
+def checked_workspace(workspace: str, here: str | None) -> str:
+    """Return the absolute path of a directory of this machine that becomes the workspace.
+
+    :param workspace: ``here`` or a path
+    :raises ConfigError: there is no such directory, or it would give away the host; nothing was started
+    """
+    base = here or os.getcwd()
+    path = base if workspace == "here" else os.path.join(base, os.path.expanduser(workspace))
+    path = os.path.realpath(path)
+    if not os.path.isdir(path):
+        raise ConfigError(f"the workspace {path} is not a directory; nothing was started")
+    why = reaches_host(path)
+    if why is not None:
+        raise ConfigError(
+            f"{path} cannot be the workspace of a sandbox: {why}; nothing was started",
+            hint="Name a directory of the project, or use --workspace private.",
+        )
+    return path
+
+
+def make_private(path: Path, uid: int, gid: int) -> None:
+    """Make a directory of mode 0700 that belongs to a user; only root can make it another's. May be there."""
+    path.mkdir(0o700, parents=True, exist_ok=True)
+    if (uid, gid) != (os.geteuid(), os.getegid()):
+        os.chown(path, uid, gid)
+
+
+def copy_skills(into: Path, uid: int, gid: int) -> None:
+    """Copy the skills of hermes's home, for a sandbox of its own. Links that lead out of them are not."""
+    source = home() / "skills"
+    if not source.is_dir():
+        return
+
+    def skip(folder: str, names: list[str]) -> list[str]:
+        paths = ((name, os.path.realpath(os.path.join(folder, name))) for name in names)
+        return [name for name, path in paths if not Path(path).is_relative_to(os.path.realpath(source))]
+
+    shutil.copytree(source, into, ignore=skip, dirs_exist_ok=True)
+    if (uid, gid) != (os.geteuid(), os.getegid()):
+        for folder, _, files in os.walk(into):
+            for path in (folder, *(os.path.join(folder, name) for name in files)):
+                os.lchown(path, uid, gid)
+
+
+def remove_trees(paths: Iterable[str | Path]) -> list[str]:
+    """Remove directories with all they hold, and return those of which something is left. Blocks."""
+    left = []
+    for path in paths:
+        shutil.rmtree(path, ignore_errors=True)
+        if os.path.lexists(path):
+            _open_up(path)
+            shutil.rmtree(path, ignore_errors=True)
+        if os.path.lexists(path):
+            left.append(str(path))
+    return left
+
+
+def _open_up(path: str | Path) -> None:
+    """Give ourselves back the right to empty directories that a command made read-only."""
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            inner = os.path.join(folder, name)
+            if not os.path.islink(inner):
+                with contextlib.suppress(OSError):
+                    os.chmod(inner, 0o700)

@@ -1,0 +1,374 @@
+"""The docker backend: a hardened container, driven through the client program of docker or podman."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hermes.config import Config, home
+from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedError
+from hermes.guest.dirs import SOCKET, default_dir
+
+from .._connect import connect_guest
+from .._workspace import remove_trees
+from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
+from ..channels import ProcessChannel, SocketChannel
+from . import _container as container
+from ._engine import Engine, engine_for, missing
+from ._files import Files
+from ._image import ensure
+from ._metadata import block_metadata
+from ._plan import Plan, plan_for
+from ._prune import labels, prune
+
+if TYPE_CHECKING:
+    from hermes.state import Store
+
+GUEST_SECONDS = 10.0
+POST_CREATE_SECONDS = 3600.0
+
+
+class DockerBackend(Backend):
+    """Commands run in a container with a read-only image, few capabilities, and limits."""
+
+    name: ClassVar[str] = "docker"
+
+    def __init__(self, spec: Spec, config: Config) -> None:
+        super().__init__(spec, config)
+        self._plan: Plan | None = None
+        self._engine: Engine | None = None
+        self._made: dict[str, Any] = {}
+
+    @classmethod
+    async def check(cls, config: Config) -> None:
+        await engine_for(config.docker, cls.name)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        reasons = self._made["reasons"] if self._made else self._planned().reasons
+        return Capabilities(
+            isolation="none" if reasons else "container",
+            persistent=True,
+            suspend=True,
+            network_off=True,
+            limits=self._engine.facts.limits if self._engine else frozenset({"cpus", "memory", "pids"}),
+            workspace=frozenset({"private", "here", "path"}),
+            shared_kernel=True,
+            judged=bool(reasons),
+            verified="real",
+            reaches_host=tuple(reasons),
+        )
+
+    def check_spec(self) -> None:
+        super().check_spec()
+        self._planned()
+
+    def settings(self) -> dict[str, Any]:
+        return self._planned().settings()
+
+    def _planned(self) -> Plan:
+        if self._plan is None:
+            self._plan = plan_for(self.spec, self.config.docker, self.config.skills)
+        return self._plan
+
+    # --- bringing it up
+
+    async def create(self) -> dict[str, Any]:
+        plan = await asyncio.to_thread(self._planned)
+        engine = self._engine = await engine_for(plan.options, self.name)
+        self._refuse(plan, engine)
+        files = Files(self.spec, plan, engine.facts)
+        name = self._container_name()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(ensure(engine, plan.image, self.progress))
+                group.create_task(asyncio.to_thread(files.make))
+            self._made = await self._run(engine, plan, files, name)
+            await self._finish(engine, plan, files)
+        except BaseException as error:
+            await asyncio.shield(self._undo(engine, files, name, error))
+            if isinstance(error, BaseExceptionGroup):
+                raise error.exceptions[0] from None
+            raise
+        return self._made
+
+    def _refuse(self, plan: Plan, engine: Engine) -> None:
+        facts = engine.facts
+        for limit in self.spec.limits:
+            if limit not in facts.limits:
+                raise self._unsupported(
+                    f"the limit '{limit}' with this {engine.name} engine",
+                    "rootless engines need cgroup v2 with that controller delegated; leave the limit out, "
+                    "or use another engine",
+                )
+        if not facts.local and plan.binds:
+            raise UnsupportedError(
+                f"the {engine.name} engine does not see the files of this machine, so "
+                f"{', '.join(plan.binds)} cannot be mounted; nothing was started",
+                hint="Use --workspace private and copy files with 'hermes sandbox cp'.",
+            )
+
+    def _container_name(self) -> str:
+        readable = re.sub(r"[^a-zA-Z0-9_.-]", "-", self.spec.name)[:40]
+        return f"hermes-{readable}-{self.spec.id[:8]}"
+
+    async def _run(self, engine: Engine, plan: Plan, files: Files, name: str) -> dict[str, Any]:
+        user = await self._user(engine, plan)
+        network = {"on": "", "off": "none", "host": "host", "internal": name}[plan.network]
+        label = [part for one in labels(self.spec) for part in ("--label", one)]
+        if plan.network == "internal":
+            await engine.ask("network", "create", "--internal", *label, name)
+        for volume in files.volumes:
+            await engine.ask("volume", "create", *label, volume)
+        limits = {**container.default_limits(engine.facts), **self.spec.limits}
+        idle = 0.0 if self.spec.keep else self.spec.lifetime.idle_stop - self.spec.lifetime.idle_guest
+        arguments = container.run_arguments(
+            plan.options,
+            user=user,
+            network=network,
+            limits=limits,
+            mounts=[*files.mounts(), *plan.mounts],
+            args=[*plan.args, *files.keep_id()],
+            run_mount=files.run_mount(),
+        )
+        done = await engine.call(
+            *("run", "--detach", "--pull", "never", "--name", name, "--hostname", name[:63].rstrip("-.")),
+            *(() if self.spec.named else ("--rm",)),
+            *label,
+            *arguments,
+            *("--entrypoint", "/bin/sh", plan.image.reference, "-c"),
+            container.init_script(0 if self.spec.keep else max(idle, 60.0)),
+        )
+        if done.code != 0:
+            raise BackendError(
+                f"the container could not be started: {done.said}",
+                hint=f"'{engine.name} info' may tell more.",
+            )
+        return {
+            "program": list(engine.argv),
+            "container": done.out.split()[-1],
+            "name": name,
+            "host_run": files.host_run,
+            "host_uid": files.host_uid,
+            "volumes": files.volumes,
+            "network": name if plan.network == "internal" else None,
+            "block": plan.network == "on" and plan.options.metadata == "blocked",
+            "local": engine.facts.local,
+            "limits": limits,
+            "reasons": plan.reasons,
+            "env": dict(plan.env),
+        }
+
+    async def _user(self, engine: Engine, plan: Plan) -> str:
+        if plan.user_name is None:
+            return plan.user(engine.facts)
+        asked = await engine.ask(
+            *("run", "--rm", "--pull", "never", "--network", "none", "--user", plan.user_name),
+            *("--entrypoint", "/bin/sh", plan.image.reference, "-c", "id -u; id -g"),
+        )
+        return ":".join(asked.split())
+
+    async def _finish(self, engine: Engine, plan: Plan, files: Files) -> None:
+        """Do what needs the running container: it must be right before the first command."""
+        ident = self._made["container"]
+        async with asyncio.TaskGroup() as group:
+            if self._made["block"]:
+                group.create_task(block_metadata(engine, ident))
+            if files.host_run is not None:
+                group.create_task(asyncio.to_thread(files.wait_for_guest, GUEST_SECONDS))
+            if files.to_chown is not None:
+                chown = ("chown", files.to_chown, *files.volume_targets())
+                group.create_task(engine.ask("exec", "--user", "0:0", ident, *chown))
+        for argv in plan.post_create:
+            self.progress(f"post-create: {' '.join(argv)[:200]}")
+            env = [part for key in plan.env for part in ("--env", key)]
+            done = await engine.call(
+                *("exec", *env, ident, *argv),
+                timeout=POST_CREATE_SECONDS,
+                on_line=self.progress,
+                env=plan.env,
+            )
+            if done.code != 0:
+                raise BackendError(
+                    f"the post-create command ended with exit code {done.code}: {done.said}; the container "
+                    "was removed",
+                    hint="The image's files cannot be written to unless docker.writable_root is set.",
+                )
+
+    async def _undo(self, engine: Engine, files: Files, name: str, error: BaseException) -> None:
+        left: list[str] = []
+        for what in (("rm", "--force", "--volumes", name), ("network", "rm", name)):
+            try:
+                done = await engine.call(*what)
+            except HermesError as failure:
+                left.append(f"{name} ({failure.message})")
+            else:
+                if what[0] == "rm" and done.code != 0 and not missing(done.err):
+                    left.append(name)
+        for volume in files.volumes:
+            with contextlib.suppress(HermesError):
+                await engine.call("volume", "rm", "--force", volume)
+        left += await asyncio.to_thread(files.remove, False)
+        self._made = {}
+        if left and isinstance(error, HermesError):
+            error.context["left"] = left
+
+    # --- finding it again
+
+    async def find(self, locator: Mapping[str, Any]) -> PlaceState:
+        if not _is_locator(locator):
+            return "gone"
+        self._made = dict(locator)
+        engine = self._engine = Engine(locator["program"][0])
+        engine.argv = tuple(locator["program"])
+        if locator["host_run"] is not None and await self._answers():
+            return "running"
+        seen = await engine.inspect(locator["container"])
+        if seen is None or seen.get("State", {}).get("Status") in ("dead", "removing"):
+            return "gone"
+        return "running" if seen["State"].get("Running") and not seen["State"].get("Paused") else "stopped"
+
+    async def _answers(self) -> bool:
+        run_dir = os.path.join(self._made["host_run"], "guest")
+        try:
+            sock = await asyncio.to_thread(connect_guest, run_dir, SOCKET, self._made["host_uid"])
+        except HermesError:
+            return False
+        sock.close()
+        return True
+
+    async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
+        made = self._open()
+        return ProcessChannel([*made["program"], "exec", "--interactive", made["container"], *argv])
+
+    async def direct_channel(self, run_dir: str) -> ByteChannel | None:
+        made = self._open()
+        if made["host_run"] is None:
+            return None
+        if run_dir != self.guest_dirs().run_dir:
+            return None  # it comes from inside, and is no path that we gave
+        return SocketChannel(os.path.join(made["host_run"], "guest"), SOCKET, uid=made["host_uid"])
+
+    async def diagnose(self, reason: str) -> str:
+        if self._engine is None or not self._made:
+            return ""
+        try:
+            seen = await self._engine.inspect(self._made["container"])
+        except HermesError:
+            return ""
+        if seen is None:
+            return "its container was removed"
+        state = seen.get("State", {})
+        if state.get("Paused"):
+            return ""
+        if state.get("Running"):
+            host_run = self._made["host_run"]
+            if host_run is None or await self._answers():
+                return ""
+            return f"its guest process has ended ({reason})"
+        if state.get("OOMKilled"):
+            return "its container ran out of memory and was killed"
+        code = state.get("ExitCode")
+        return {
+            0: "its container was stopped",
+            137: "its container was killed",
+            143: "its container was stopped",
+        }.get(code, f"its container ended with exit code {code}, as after a restart of the engine")
+
+    def _open(self) -> dict[str, Any]:
+        if not self._made:
+            raise SandboxGone("there is no container", reason="it was neither made nor found")
+        return self._made
+
+    def guest_python(self) -> Sequence[str]:
+        return ("python3", "-I", "-S")
+
+    def guest_dirs(self) -> GuestDirs:
+        return GuestDirs(f"{container.RUN}/guest", f"{container.HOME}/.local/state/hermes")
+
+    def workspace(self) -> str:
+        return container.WORKSPACE
+
+    def plain_argv(self, command: str) -> Sequence[str]:
+        made = self._open()
+        return (*made["program"], "exec", made["container"], "bash", "-c", command)
+
+    def session_env(self) -> Mapping[str, str] | None:
+        return self._made.get("env") or None
+
+    # --- taking it down
+
+    async def suspend(self) -> None:
+        engine, made = self._engine, self._open()
+        assert engine is not None
+        done = await engine.call("stop", "--time", "2", made["container"])
+        if done.code != 0:
+            if missing(done.err):
+                raise SandboxGone("the container is gone", reason="its container was removed")
+            raise BackendError(f"the container could not be stopped: {done.said}")
+
+    async def resume(self) -> None:
+        engine, made = self._engine, self._open()
+        assert engine is not None
+        if made["host_run"] is not None:
+            # In memory: a restart of the machine has taken it away.
+            await asyncio.to_thread(Files.make_run, made["host_run"], made["host_uid"], self.spec)
+        seen = await engine.inspect(made["container"])
+        if seen is None:
+            raise SandboxGone("the container is gone", reason="its container was removed")
+        verb = "unpause" if seen.get("State", {}).get("Paused") else "start"
+        done = await engine.call(verb, made["container"])
+        if done.code != 0:
+            if missing(done.err):
+                raise SandboxGone("the container is gone", reason="its container was removed")
+            raise BackendError(f"the container could not be started again: {done.said}")
+        if made["block"]:
+            await block_metadata(engine, made["container"])
+
+    async def destroy(self, *, keep_files: bool = False) -> None:
+        made, engine = self._made, self._engine
+        left: list[str] = []
+        if made and engine is not None:
+            done = await engine.call("rm", "--force", "--volumes", made["container"])
+            if done.code != 0 and not missing(done.err):
+                left.append(f"container {made['name']} ({done.said})")
+            if made["network"]:
+                await engine.call("network", "rm", made["network"])
+            for volume in () if keep_files else made["volumes"]:
+                done = await engine.call("volume", "rm", "--force", volume)
+                if done.code != 0 and not missing(done.err):
+                    left.append(f"volume {volume}")
+        base = home() / "sandboxes" / f"docker-{self.spec.id}"
+        run = made["host_run"] if made else default_dir(f"docker-{self.spec.id}")
+        paths: list[str | Path] = [run] if run else []
+        left += await asyncio.to_thread(remove_trees, paths if keep_files else [*paths, base])
+        if left:
+            raise BackendError(
+                f"the sandbox was ended, but something is left: {', '.join(left)}", context={"left": left}
+            )
+
+    @classmethod
+    async def prune(cls, config: Config, store: Store) -> list[str]:
+        return await prune(await engine_for(config.docker, cls.name), cls.name, store)
+
+
+class PodmanBackend(DockerBackend):
+    """The same, always with podman."""
+
+    name: ClassVar[str] = "podman"
+
+
+def _is_locator(locator: Mapping[str, Any]) -> bool:
+    texts = ("container", "name")
+    program = locator.get("program")
+    return (
+        all(isinstance(locator.get(key), str) for key in texts)
+        and isinstance(program, list)
+        and bool(program)
+        and {"host_run", "host_uid", "volumes", "network", "block", "reasons", "limits"} <= set(locator)
+    )

@@ -1,0 +1,140 @@
+"""What a container is made with: the arguments of ``docker run``, and the program that keeps it running."""
+
+from __future__ import annotations
+
+import socket
+
+from hermes.config import Docker
+
+from ._engine import Facts
+from ._options import CAPABILITIES, Mount
+
+__all__ = ["BOOT", "HOME", "INIT", "NO_METADATA", "RUN", "SCRATCH", "WORKSPACE", "run_arguments"]
+
+WORKSPACE = "/workspace"
+HOME = "/home/hermes"
+SCRATCH = "/scratch"
+RUN = "/run/hermes"
+BOOT = f"{RUN}/boot.py"
+
+PIDS = 1024
+CHECK_EVERY = 10
+
+# It starts the guest where hermes left one to start, reaps what is orphaned, and leaves when nothing but
+# itself has run for so many seconds: that ends the container, also when no hermes is left to do it.
+INIT = """
+trap 'exit 0' TERM INT
+[ -r {boot} ] && {{ python3 -I -S {boot} </dev/null >/dev/null 2>&1 || : >{run}/no-guest; }} &
+quiet=0
+while :; do
+  sleep {every} & wait $!
+  set -- /proc/[0-9]*
+  if [ $# -gt 1 ]; then quiet=0; else quiet=$((quiet + {every})); fi
+  [ {idle} -gt 0 ] && [ $quiet -ge {idle} ] && exit 0
+done
+"""
+
+
+def init_script(idle: float) -> str:
+    """Return the text of the first process.
+
+    :param idle: seconds with nothing running after which it leaves, 0 for never
+    """
+    every = max(1, min(CHECK_EVERY, int(idle) or CHECK_EVERY))
+    return INIT.format(boot=BOOT, run=RUN, every=every, idle=int(idle)).strip()
+
+
+def run_arguments(
+    options: Docker,
+    *,
+    user: str,
+    network: str,
+    limits: dict[str, float],
+    mounts: list[Mount],
+    args: list[str],
+    run_mount: Mount | None,
+) -> list[str]:
+    """Return the arguments of ``docker run`` that make the container what it is, without name and labels.
+
+    :param network: empty for the engine's own default
+    :param run_mount: where the guest's socket is seen by this machine; None keeps it in memory inside
+    """
+    uid, _, gid = user.partition(":")
+    tmpfs = "rw,nosuid,nodev,size={size},mode={mode}"
+    result = ["--cap-drop", "ALL"]
+    capabilities = [*CAPABILITIES, *(("SETUID", "SETGID") if options.writable_root else ())]
+    result += [part for name in capabilities for part in ("--cap-add", name)]
+    result += ["--security-opt", "no-new-privileges"]
+    if not options.writable_root:
+        result.append("--read-only")
+    for path, room, mode, execute in (
+        ("/tmp", options.tmp_size, "1777", "noexec"),
+        ("/var/tmp", options.tmp_size, "1777", "noexec"),
+        ("/run", 64 << 20, "755", "noexec"),
+        (SCRATCH, options.scratch_size, "1777", "exec"),
+    ):
+        result += ["--tmpfs", f"{path}:{execute},{tmpfs.format(size=room, mode=mode)}"]
+    if run_mount is None:
+        owner = f",uid={uid},gid={gid or uid}"
+        result += ["--tmpfs", f"{RUN}:noexec,{tmpfs.format(size=64 << 20, mode='700')}{owner}"]
+    else:
+        result += ["--mount", run_mount.argument()]
+    for mount in mounts:
+        result += ["--mount", mount.argument()]
+    if "pids" in limits:
+        result += ["--pids-limit", str(int(limits["pids"]))]
+    if "memory" in limits:
+        size = str(int(limits["memory"]))
+        result += ["--memory", size, "--memory-swap", size]
+    if "cpus" in limits:
+        result += ["--cpus", f"{limits['cpus']:g}"]
+    result += ["--shm-size", str(options.shm_size)]
+    result += ["--ipc", "private", "--cgroupns", "private", "--user", user, "--workdir", WORKSPACE]
+    if network:
+        result += ["--network", network]
+    if options.runtime:
+        result += ["--runtime", options.runtime]
+    if options.gpus:
+        result += ["--gpus", options.gpus]
+    for variable, value in (("HOME", HOME), ("USER", "hermes"), ("LOGNAME", "hermes"), ("TMPDIR", SCRATCH)):
+        result += ["--env", f"{variable}={value}"]
+    return result + args
+
+
+def default_limits(facts: Facts) -> dict[str, float]:
+    """Return the limits of a container that says none: a runaway must not take the machine with it."""
+    limits: dict[str, float] = {"pids": PIDS}
+    limits["cpus"] = facts.cpus - 1 if facts.cpus > 2 else facts.cpus
+    if facts.memory:
+        limits["memory"] = facts.memory * 3 // 4
+    return {name: value for name, value in limits.items() if name in facts.limits}
+
+
+# Link-local is where clouds keep what a machine may know about itself, its credentials included; some have
+# further addresses.
+ADDRESSES = (
+    ("169.254.0.0", 16),
+    ("100.100.100.200", 32),
+    ("168.63.129.16", 32),
+    ("192.0.0.192", 32),
+    ("fd00:ec2::254", 128),
+)
+
+NO_METADATA = """
+import errno,socket,struct,sys
+s=socket.socket(socket.AF_NETLINK,socket.SOCK_RAW,0)
+for family,bits,dst in {routes!r}:
+    body=struct.pack('8BI',family,bits,0,0,254,3,0,7,0)+struct.pack('HH',4+len(dst),1)+dst
+    s.send(struct.pack('IHHII',16+len(body),24,0x605,1,0)+body)
+    code=-struct.unpack('i',s.recv(4096)[16:20])[0]
+    if code and code!=errno.EEXIST and family==2:sys.exit(errno.errorcode.get(code,str(code)))
+"""
+
+
+def no_metadata_script() -> str:
+    """Return Python that makes the metadata addresses unreachable in the network that it runs in."""
+    routes = []
+    for address, bits in ADDRESSES:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        routes.append((int(family), bits, socket.inet_pton(family, address)))
+    return NO_METADATA.format(routes=routes).strip()

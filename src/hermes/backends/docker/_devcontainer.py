@@ -1,0 +1,171 @@
+"""``devcontainer.json``: the parts of it that say what a container is made from."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hermes.errors import ConfigError
+
+from ._image import Image, from_dockerfile
+from ._options import Mount, parse_args
+
+__all__ = ["Devcontainer", "load"]
+
+PLACES = (".devcontainer/devcontainer.json", ".devcontainer.json")
+UNSUPPORTED = ("dockerComposeFile", "features", "service")
+
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Devcontainer:
+    """What a ``devcontainer.json`` asks for, with its variables filled in."""
+
+    path: str
+    image: Image
+    user: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    args: tuple[str, ...] = ()
+    post_create: tuple[tuple[str, ...], ...] = ()
+
+
+def load(path: str, workspace: str, inside: str) -> Devcontainer:
+    """Read a ``devcontainer.json``.
+
+    :param path: the file, or a directory that holds one
+    :param workspace: the directory of this machine that its ``localWorkspaceFolder`` stands for
+    :param inside: where the workspace appears inside
+    :raises ConfigError: it cannot be read, or asks for what hermes does not do
+    """
+    file = _find(path)
+    try:
+        data = json.loads(_plain(file.read_text("utf-8")))
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}; nothing was started") from error
+    except ValueError as error:
+        raise ConfigError(f"{file} is no JSON: {error}; nothing was started") from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"{file} holds no object; nothing was started")
+    for key in UNSUPPORTED:
+        if data.get(key):
+            raise ConfigError(
+                f"{file}: '{key}' is not supported; nothing was started",
+                hint="Build the image with the devcontainer command line tool, and name it in docker.image.",
+            )
+    data = _filled(data, workspace, inside)
+    text = data.get("containerUser") or data.get("remoteUser")
+    env = {**_texts(data, "containerEnv", file), **_texts(data, "remoteEnv", file)}
+    return Devcontainer(
+        path=str(file),
+        image=_image(data, file),
+        user=str(text) if text else None,
+        env=env,
+        mounts=tuple(_mount(one, file) for one in _items(data, "mounts", file)),
+        args=tuple(str(one) for one in _items(data, "runArgs", file)),
+        post_create=_commands(data.get("postCreateCommand"), file),
+    )
+
+
+def _find(path: str) -> Path:
+    start = Path(os.path.abspath(os.path.expanduser(path)))
+    if not start.is_dir():
+        return start
+    for place in (*PLACES, "devcontainer.json"):
+        if (start / place).is_file():
+            return start / place
+    raise ConfigError(f"there is no devcontainer.json in {start}; nothing was started")
+
+
+def _plain(text: str) -> str:
+    """Take out comments and trailing commas, which the format allows and JSON does not."""
+    return _TOKEN.sub(lambda match: match[0] if match[0][0] == '"' else "", text)
+
+
+def _filled(value: Any, workspace: str, inside: str) -> Any:
+    if isinstance(value, str):
+        known = {
+            "localWorkspaceFolder": workspace,
+            "localWorkspaceFolderBasename": os.path.basename(workspace),
+            "containerWorkspaceFolder": inside,
+            "containerWorkspaceFolderBasename": os.path.basename(inside),
+        }
+
+        def fill(match: re.Match[str]) -> str:
+            name, _, rest = match[1].partition(":")
+            if name in ("localEnv", "env"):
+                variable, _, default = rest.partition(":")
+                return os.environ.get(variable, default)
+            return known.get(name, match[0])
+
+        return re.sub(r"\$\{([^}]*)\}", fill, value)
+    if isinstance(value, list):
+        return [_filled(one, workspace, inside) for one in value]
+    if isinstance(value, dict):
+        return {key: _filled(one, workspace, inside) for key, one in value.items()}
+    return value
+
+
+def _image(data: Mapping[str, Any], file: Path) -> Image:
+    build = data.get("build") if isinstance(data.get("build"), dict) else {}
+    assert isinstance(build, dict)
+    dockerfile = build.get("dockerfile") or data.get("dockerFile")
+    if dockerfile:
+        args = build.get("args") or {}
+        return from_dockerfile(
+            str(file.parent / str(dockerfile)),
+            str(file.parent / str(build.get("context") or data.get("context") or ".")),
+            tuple(f"{key}={value}" for key, value in sorted(args.items())),
+            build.get("target"),
+        )
+    if not isinstance(data.get("image"), str):
+        raise ConfigError(f"{file} names neither an image nor a Dockerfile; nothing was started")
+    return Image(data["image"])
+
+
+def _texts(data: Mapping[str, Any], key: str, file: Path) -> dict[str, str]:
+    value = data.get(key) or {}
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file}: '{key}' is no object; nothing was started")
+    return {str(name): str(text) for name, text in value.items() if text is not None}
+
+
+def _items(data: Mapping[str, Any], key: str, file: Path) -> list[Any]:
+    value = data.get(key) or []
+    if not isinstance(value, list):
+        raise ConfigError(f"{file}: '{key}' is no list; nothing was started")
+    return value
+
+
+def _mount(value: Any, file: Path) -> Mount:
+    text = value
+    if isinstance(value, dict):
+        text = ",".join(f"{key}={one}" for key, one in value.items())
+    if not isinstance(text, str):
+        raise ConfigError(f"{file}: '{value}' is no mount; nothing was started")
+    return parse_args(["--mount", text]).mounts[0]
+
+
+def _commands(value: Any, file: Path) -> tuple[tuple[str, ...], ...]:
+    """Return the argvs of a command: a text for the shell, an argv, or an object of several of either."""
+    if not value:
+        return ()
+    if isinstance(value, str):
+        return (("/bin/sh", "-c", value),)
+    if isinstance(value, list):
+        return (tuple(str(part) for part in value),)
+    if isinstance(value, dict):
+        return tuple(argv for one in value.values() for argv in _commands(one, file))
+    raise ConfigError(f"{file}: 'postCreateCommand' is no command; nothing was started")
+
+
+def shown(argv: tuple[str, ...]) -> str:
+    """Return a command for people."""
+    return argv[2] if argv[:2] == ("/bin/sh", "-c") else shlex.join(argv)

@@ -1,0 +1,137 @@
+"""The files of a sandbox: directories of this machine where the container can share them, else volumes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from hermes.channel.boot import as_file
+from hermes.config import home
+from hermes.guest.dirs import SOCKET, default_dir
+
+from .._workspace import copy_skills, make_private, remove_trees
+from ..base import Spec
+from ._container import BOOT, HOME, RUN, WORKSPACE
+from ._engine import Facts
+from ._options import Mount
+from ._plan import Plan
+
+__all__ = ["Files"]
+
+PLAIN_RUNTIMES = (None, "runc", "crun", "io.containerd.runc.v2")
+
+
+class Files:
+    """Where workspace, home and the guest's socket of one sandbox are.
+
+    They are directories of this machine when the engine sees those and the user inside is one that we can
+    make files for; the guest's socket is then reached without any process in between.
+    """
+
+    def __init__(self, spec: Spec, plan: Plan, facts: Facts) -> None:
+        self._spec = spec
+        self._plan = plan
+        self._facts = facts
+        self._base = home() / "sandboxes" / f"docker-{spec.id}"
+        self.host_uid = _uid_outside(plan, facts)
+        self._shared = facts.local and not facts.remapped and self.host_uid is not None
+        direct = self._shared and plan.options.runtime in PLAIN_RUNTIMES
+        self.host_run = default_dir(f"docker-{spec.id}") if direct else None
+        own = [("home", HOME)] if plan.here else [("workspace", WORKSPACE), ("home", HOME)]
+        self._own = own
+        self.volumes = [] if self._shared else [f"hermes-{spec.id}-{name}" for name, _ in own]
+
+    @property
+    def to_chown(self) -> str | None:
+        """The owner that new volumes need, None when they have it."""
+        if self._shared or self._plan.user_name is not None:
+            return self._plan.user_name if self.volumes else None
+        user = self._plan.user(self._facts)
+        return None if user.startswith("0:") else user
+
+    def volume_targets(self) -> list[str]:
+        """Where the volumes are, inside."""
+        return [target for _, target in self._own]
+
+    def make(self) -> None:
+        """Make the directories on this machine. Those that are there are used. Blocks."""
+        if not self._shared:
+            return
+        assert self.host_uid is not None
+        gid = os.getegid() if self.host_uid == os.geteuid() else self.host_uid
+        self._base.mkdir(0o700, parents=True, exist_ok=True)
+        for name, _ in self._own:
+            make_private(self._base / name, self.host_uid, gid)
+        if self._plan.skills == "copy":
+            copy_skills(self._base / "home" / ".hermes" / "skills", self.host_uid, gid)
+        if self.host_run is not None:
+            self.make_run(self.host_run, self.host_uid, self._spec)
+
+    @staticmethod
+    def make_run(host_run: str, uid: int, spec: Spec) -> None:
+        """Make the directory of the guest's socket, with the program that starts the guest. Blocks."""
+        path = Path(host_run)
+        for folder in (path.parent, path):
+            make_private(folder, os.geteuid(), os.getegid())
+        options = {
+            "id": spec.id,
+            "run_dir": f"{RUN}/guest",
+            "state_dir": f"{HOME}/.local/state/hermes",
+            "cwd": WORKSPACE,
+            "relay": False,
+        }
+        boot = path / os.path.basename(BOOT)
+        boot.write_text(as_file(options))
+        (path / "no-guest").unlink(missing_ok=True)
+        if uid != os.geteuid():
+            for one in (boot, path):
+                os.chown(one, uid, uid)
+
+    def mounts(self) -> list[Mount]:
+        """Return the mounts of workspace, home and skills."""
+        found = [] if self._plan.here is None else [Mount(self._plan.here, WORKSPACE)]
+        for name, target in self._own:
+            source = str(self._base / name) if self._shared else f"hermes-{self._spec.id}-{name}"
+            found.append(Mount(source, target))
+        skills = home() / "skills"
+        if self._plan.skills == "shared" and self._facts.local and skills.is_dir():
+            found.append(Mount(str(skills), f"{HOME}/.hermes/skills", read_only=True))
+        return found
+
+    def run_mount(self) -> Mount | None:
+        """Return the mount of the guest's socket directory, None when it stays inside."""
+        return None if self.host_run is None else Mount(self.host_run, RUN)
+
+    def keep_id(self) -> Sequence[str]:
+        """Return the arguments that make this user's number the same inside a rootless podman."""
+        facts, plan = self._facts, self._plan
+        if facts.podman and facts.rootless and plan.user(facts) != "0:0":
+            return ("--userns", "keep-id")
+        return ()
+
+    def wait_for_guest(self, limit: float) -> None:
+        """Wait until the guest serves its socket, or has said that it cannot. Blocks."""
+        assert self.host_run is not None
+        deadline = time.monotonic() + limit
+        served, failed = (os.path.join(self.host_run, name) for name in (f"guest/{SOCKET}", "no-guest"))
+        while time.monotonic() < deadline and not os.path.lexists(served) and not os.path.lexists(failed):
+            time.sleep(0.002)
+
+    def remove(self, keep_files: bool) -> list[str]:
+        """Remove the directories on this machine, and return what is left of them. Blocks."""
+        run = [self.host_run] if self.host_run else []
+        return remove_trees(run if keep_files else [*run, self._base])
+
+
+def _uid_outside(plan: Plan, facts: Facts) -> int | None:
+    """Return the number that the user inside has on this machine, None when we cannot make files for it."""
+    if plan.user_name is not None:
+        return None
+    inside = int(plan.user(facts).partition(":")[0])
+    ours = os.geteuid()
+    if facts.rootless:
+        same = inside == ours if facts.podman and inside else inside == 0
+        return ours if same else None
+    return inside if ours in (0, inside) else None

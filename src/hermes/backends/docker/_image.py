@@ -1,0 +1,93 @@
+"""The image of a container: named and pulled, or built from a Dockerfile."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from hermes.errors import BackendError, ConfigError
+
+from ._engine import Engine
+
+__all__ = ["DEFAULT_IMAGE", "Image", "ensure"]
+
+DEFAULT_IMAGE = "docker.io/nikolaik/python-nodejs:python3.13-nodejs22"
+"""Has bash, python3, git, curl and node."""
+
+PULL_SECONDS = 3600.0
+BUILD_SECONDS = 3600.0
+
+
+@dataclass(frozen=True)
+class Image:
+    """Where an image comes from: a reference, and a Dockerfile when it is built here."""
+
+    reference: str
+    dockerfile: str | None = None
+    context: str | None = None
+    build_args: tuple[str, ...] = ()
+    target: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The image as people and records name it; another content of the Dockerfile is another name."""
+        return f"{self.dockerfile} ({self.reference})" if self.dockerfile else self.reference
+
+
+def from_dockerfile(
+    path: str, context: str | None = None, build_args: tuple[str, ...] = (), target: str | None = None
+) -> Image:
+    """Return the image that a Dockerfile builds. Its tag follows from the file, so that a change is noticed.
+
+    :raises ConfigError: the file cannot be read
+    """
+    file = Path(os.path.abspath(os.path.expanduser(path)))
+    if file.is_dir():
+        file = file / "Dockerfile"
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"the Dockerfile {file} cannot be read: {error.strerror}; nothing was started"
+        ) from error
+    folder = os.path.abspath(context) if context else str(file.parent)
+    digest = hashlib.sha256(repr((str(file), folder, build_args, target)).encode() + content).hexdigest()[:16]
+    return Image(f"hermes-built:{digest}", str(file), folder, build_args, target)
+
+
+async def ensure(
+    engine: Engine, image: Image, progress: Callable[[str], None], *, renew: bool = False
+) -> None:
+    """See to it that the image is there: build it, or pull it, where it is not.
+
+    :param renew: build or pull even when there is one
+    :raises BackendError: code ``image_missing``; it is not there and cannot be had
+    """
+    if (
+        not renew
+        and (await engine.call("image", "inspect", "--format", "{{.Id}}", image.reference)).code == 0
+    ):
+        return
+    if image.dockerfile is not None:
+        progress(f"building {image.reference} from {image.dockerfile}")
+        argv = ["build", "--tag", image.reference, "--file", image.dockerfile]
+        argv += [part for arg in image.build_args for part in ("--build-arg", arg)]
+        argv += ["--target", image.target] if image.target else []
+        done = await engine.call(*argv, str(image.context), timeout=BUILD_SECONDS, on_line=progress)
+        what = f"the image could not be built from {image.dockerfile}"
+        hint = f"Try: {engine.name} build --file {image.dockerfile} {image.context}"
+    else:
+        progress(f"pulling {image.reference}")
+        done = await engine.call("pull", image.reference, timeout=PULL_SECONDS, on_line=progress)
+        what = f"the image {image.reference} is not here and could not be pulled"
+        hint = "Check the name and the network, or set docker.image to one that 'docker images' lists."
+    if done.code != 0:
+        said = done.said if image.dockerfile is None else _last(done.err or done.out)
+        raise BackendError(f"{what}: {said}; nothing was started", code="image_missing", hint=hint)
+
+
+def _last(text: str) -> str:
+    return " ".join(" ".join(text.strip().splitlines()[-8:]).split())[-600:]
