@@ -1,15 +1,21 @@
-"""The local backend over other ways to its guest: a relay process, and a terminal with text frames."""
+"""Other ways to a guest than a place's own: a relay process, and a terminal with text frames."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import subprocess
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, ClassVar
 
-from hermes.backends.base import ByteChannel, Encoding
+import pytest
+
+from hermes import backends
+from hermes.backends.base import Backend, ByteChannel, Encoding
+from hermes.backends.docker import DockerBackend
+from hermes.backends.docker._engine import engine_for
 from hermes.backends.local import LocalBackend
 
 
@@ -113,3 +119,32 @@ class TerminalChannel:
                 self._process.terminate()
         if self._on_close is not None:
             self._on_close(reason)
+
+
+class DockerRelayBackend(DockerBackend):
+    """Docker as where the engine is another machine's: no socket that is seen here, and volumes."""
+
+    name: ClassVar[str] = "docker-relay"
+
+    async def create(self) -> dict[str, Any]:
+        engine = await engine_for(self.config.docker, "docker")
+        here = engine.facts
+        try:
+            engine.facts = dataclasses.replace(here, local=False)
+            return await super().create()
+        finally:
+            engine.facts = here
+
+
+KINDS: dict[str, type[Backend]] = {
+    kind.name: kind for kind in (RelayBackend, TerminalBackend, DockerRelayBackend)
+}
+
+
+@contextlib.contextmanager
+def known() -> Iterator[None]:
+    """Make these ways known as backends."""
+    load = backends.load
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backends, "load", lambda name: KINDS[name] if name in KINDS else load(name))
+        yield

@@ -1,4 +1,4 @@
-"""The conformance suite on the backends of our own, over every way to a guest.
+"""The conformance suite on the local backend, over every way to a guest.
 
 --hermes-backend chooses others.
 """
@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from _transports import RelayBackend, TerminalBackend
-from hermes import backends
+from _transports import known
 from hermes.testing.conformance import *  # noqa: F403
 
 hermes_backends = ("local", "local-relay", "local-text")
@@ -17,7 +16,5 @@ hermes_backends = ("local", "local-relay", "local-text")
 @pytest.fixture(scope="module", autouse=True)
 def transports() -> Iterator[None]:
     """Make local's other ways to its guest known as backends."""
-    known, load = {kind.name: kind for kind in (RelayBackend, TerminalBackend)}, backends.load
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backends, "load", lambda name: known[name] if name in known else load(name))
+    with known():
         yield

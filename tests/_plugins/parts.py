@@ -1,4 +1,4 @@
-"""Find the real parts, report those that are missing, and let nothing be left out where everything is required.
+"""Find the real parts, report the missing ones, and let nothing be left out where everything is required.
 
 What `scripts/parts env` prints becomes the environment of the run, before any test looks for a program. With
 HERMES_REQUIRE=all a skipped test fails with the reason it gave, and a missing part fails the run.

@@ -9,7 +9,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     out = [
         item
         for item in items
-        if item.name in (f"{OTHER_PROCESS}[local-{kind}]" for kind in ("relay", "text"))
+        if item.name in (f"{OTHER_PROCESS}[{kind}]" for kind in ("local-relay", "local-text", "docker-relay"))
     ]
     if out:
         config.hook.pytest_deselected(items=out)

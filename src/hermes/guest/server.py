@@ -34,7 +34,7 @@ from .frames import (
     unpack,
 )
 from .link import Flow, Link
-from .loop import Loop
+from .loop import Loop, Timer
 
 SILENCE = 90.0  # seconds without a byte after which a connection counts as dead; clients ping more often
 READ_SIZE = 1 << 18
@@ -332,6 +332,7 @@ class Guest:
         self.on_deserted: Callable[[], None] = lambda: None
         self._alone_since = time.monotonic()
         self._idle_since = time.monotonic()
+        self._timer: Optional[Timer] = None
         self._listener: Optional[socket.socket] = None
         self._address = os.path.join(self.run_dir, SOCKET)
         self.configure(options)
@@ -342,6 +343,9 @@ class Guest:
             value = options.get(key)
             if isinstance(value, (int, float)) and value >= 0:
                 setattr(self, key, value)
+        if self._timer is not None:  # it was set by the lifetimes before
+            self._timer.cancel()
+            self._watch_later()
 
     def describe(self) -> Dict[str, Any]:
         return {
@@ -357,7 +361,7 @@ class Guest:
         self._listener = listener
         listener.setblocking(False)
         self.loop.add_reader(listener.fileno(), self._accept)
-        self._watch()
+        self._watch_later()
         try:
             self.loop.run()
         finally:
@@ -420,7 +424,11 @@ class Guest:
         elif now - self._idle_since > self.idle:
             self.loop.stop()
             return
-        self.loop.call_later(max(0.05, min(5.0, self.idle / 4, self.detached / 4)), self._watch)
+        self._watch_later()
+
+    def _watch_later(self) -> None:
+        pause = max(0.05, min(5.0, self.idle / 4, self.detached / 4))
+        self._timer = self.loop.call_later(pause, self._watch)
 
 
 @op("ping")

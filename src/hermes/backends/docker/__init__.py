@@ -7,15 +7,13 @@ import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hermes.config import Config, home
+from hermes.config import Config
 from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedError
-from hermes.guest.dirs import SOCKET, default_dir
+from hermes.guest.dirs import SOCKET
 
 from .._connect import connect_guest
-from .._workspace import remove_trees
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
@@ -82,7 +80,7 @@ class DockerBackend(Backend):
         plan = await asyncio.to_thread(self._planned)
         engine = self._engine = await engine_for(plan.options, self.name)
         self._refuse(plan, engine)
-        files = Files(self.spec, plan, engine.facts)
+        files = await asyncio.to_thread(Files, self.spec, plan, engine.facts)
         name = self._container_name()
         try:
             async with asyncio.TaskGroup() as group:
@@ -120,7 +118,7 @@ class DockerBackend(Backend):
     async def _run(self, engine: Engine, plan: Plan, files: Files, name: str) -> dict[str, Any]:
         user = await self._user(engine, plan)
         network = {"on": "", "off": "none", "host": "host", "internal": name}[plan.network]
-        label = [part for one in labels(self.spec) for part in ("--label", one)]
+        label = [part for one in await asyncio.to_thread(labels, self.spec) for part in ("--label", one)]
         if plan.network == "internal":
             await engine.ask("network", "create", "--internal", *label, name)
         for volume in files.volumes:
@@ -132,7 +130,7 @@ class DockerBackend(Backend):
             user=user,
             network=network,
             limits=limits,
-            mounts=[*files.mounts(), *plan.mounts],
+            mounts=[*files.mounts, *plan.mounts],
             args=[*plan.args, *files.keep_id()],
             run_mount=files.run_mount(),
         )
@@ -153,6 +151,7 @@ class DockerBackend(Backend):
             "program": list(engine.argv),
             "container": done.out.split()[-1],
             "name": name,
+            "image": plan.image.reference,
             "host_run": files.host_run,
             "host_uid": files.host_uid,
             "volumes": files.volumes,
@@ -178,7 +177,7 @@ class DockerBackend(Backend):
         ident = self._made["container"]
         async with asyncio.TaskGroup() as group:
             if self._made["block"]:
-                group.create_task(block_metadata(engine, ident))
+                group.create_task(block_metadata(engine, ident, plan.image.reference))
             if files.host_run is not None:
                 group.create_task(asyncio.to_thread(files.wait_for_guest, GUEST_SECONDS))
             if files.to_chown is not None:
@@ -213,7 +212,7 @@ class DockerBackend(Backend):
         for volume in files.volumes:
             with contextlib.suppress(HermesError):
                 await engine.call("volume", "rm", "--force", volume)
-        left += await asyncio.to_thread(files.remove, False)
+        left += await asyncio.to_thread(Files.remove, self.spec.id, False)
         self._made = {}
         if left and isinstance(error, HermesError):
             error.context["left"] = left
@@ -328,7 +327,7 @@ class DockerBackend(Backend):
                 raise SandboxGone("the container is gone", reason="its container was removed")
             raise BackendError(f"the container could not be started again: {done.said}")
         if made["block"]:
-            await block_metadata(engine, made["container"])
+            await block_metadata(engine, made["container"], made["image"])
 
     async def destroy(self, *, keep_files: bool = False) -> None:
         made, engine = self._made, self._engine
@@ -343,10 +342,7 @@ class DockerBackend(Backend):
                 done = await engine.call("volume", "rm", "--force", volume)
                 if done.code != 0 and not missing(done.err):
                     left.append(f"volume {volume}")
-        base = home() / "sandboxes" / f"docker-{self.spec.id}"
-        run = made["host_run"] if made else default_dir(f"docker-{self.spec.id}")
-        paths: list[str | Path] = [run] if run else []
-        left += await asyncio.to_thread(remove_trees, paths if keep_files else [*paths, base])
+        left += await asyncio.to_thread(Files.remove, self.spec.id, keep_files)
         if left:
             raise BackendError(
                 f"the sandbox was ended, but something is left: {', '.join(left)}", context={"left": left}
@@ -364,7 +360,7 @@ class PodmanBackend(DockerBackend):
 
 
 def _is_locator(locator: Mapping[str, Any]) -> bool:
-    texts = ("container", "name")
+    texts = ("container", "name", "image")
     program = locator.get("program")
     return (
         all(isinstance(locator.get(key), str) for key in texts)

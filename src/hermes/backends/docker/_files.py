@@ -27,20 +27,22 @@ class Files:
     """Where workspace, home and the guest's socket of one sandbox are.
 
     They are directories of this machine when the engine sees those and the user inside is one that we can
-    make files for; the guest's socket is then reached without any process in between.
+    make files for; the guest's socket is then reached without any process in between. Making one blocks.
+    ``mounts``: those of workspace, home and skills. ``volumes``: those that it takes.
     """
 
     def __init__(self, spec: Spec, plan: Plan, facts: Facts) -> None:
         self._spec = spec
         self._plan = plan
         self._facts = facts
-        self._base = home() / "sandboxes" / f"docker-{spec.id}"
+        self._base = _base(spec.id)
         self.host_uid = _uid_outside(plan, facts)
         self._shared = facts.local and not facts.remapped and self.host_uid is not None
         direct = self._shared and plan.options.runtime in PLAIN_RUNTIMES
         self.host_run = default_dir(f"docker-{spec.id}") if direct else None
         own = [("home", HOME)] if plan.here else [("workspace", WORKSPACE), ("home", HOME)]
         self._own = own
+        self.mounts = self._mounts()
         self.volumes = [] if self._shared else [f"hermes-{spec.id}-{name}" for name, _ in own]
 
     @property
@@ -89,8 +91,7 @@ class Files:
             for one in (boot, path):
                 os.chown(one, uid, uid)
 
-    def mounts(self) -> list[Mount]:
-        """Return the mounts of workspace, home and skills."""
+    def _mounts(self) -> list[Mount]:
         found = [] if self._plan.here is None else [Mount(self._plan.here, WORKSPACE)]
         for name, target in self._own:
             source = str(self._base / name) if self._shared else f"hermes-{self._spec.id}-{name}"
@@ -119,10 +120,15 @@ class Files:
         while time.monotonic() < deadline and not os.path.lexists(served) and not os.path.lexists(failed):
             time.sleep(0.002)
 
-    def remove(self, keep_files: bool) -> list[str]:
-        """Remove the directories on this machine, and return what is left of them. Blocks."""
-        run = [self.host_run] if self.host_run else []
-        return remove_trees(run if keep_files else [*run, self._base])
+    @staticmethod
+    def remove(ident: str, keep_files: bool) -> list[str]:
+        """Remove a sandbox's directories on this machine, and return what is left of them. Blocks."""
+        run = default_dir(f"docker-{ident}")
+        return remove_trees([run] if keep_files else [run, _base(ident)])
+
+
+def _base(ident: str) -> Path:
+    return home() / "sandboxes" / f"docker-{ident}"
 
 
 def _uid_outside(plan: Plan, facts: Facts) -> int | None:

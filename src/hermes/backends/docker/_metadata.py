@@ -16,11 +16,11 @@ from ._engine import Engine
 __all__ = ["block_metadata"]
 
 
-async def block_metadata(engine: Engine, ident: str) -> None:
+async def block_metadata(engine: Engine, ident: str, image: str) -> None:
     """Make the metadata addresses unreachable in the network of a running container.
 
-    Nothing inside may change routes, so it takes a process with more rights, for a moment: as root on the
-    engine's own machine one in the container's network, elsewhere a privileged one inside.
+    Nothing inside may change routes, so it takes another process in the container's network for a moment: of
+    this machine, where we are root on the engine's own, else of a container that may do that alone.
 
     :raises BackendError: it cannot be done; the container must not be used
     """
@@ -30,8 +30,11 @@ async def block_metadata(engine: Engine, ident: str) -> None:
         enter = ("nsenter", f"--net=/proc/{pid}/ns/net", sys.executable, "-I", "-S", "-c", script)
         done = await run_client(enter, timeout=20.0)
     else:
-        inside = ("exec", "--privileged", "--user", "0:0", ident, "python3", "-I", "-S", "-c", script)
-        done = await engine.call(*inside)
+        done = await engine.call(
+            *("run", "--rm", "--pull", "never", "--network", f"container:{ident}", "--user", "0:0"),
+            *("--cap-drop", "ALL", "--cap-add", "NET_ADMIN", "--security-opt", "no-new-privileges"),
+            *("--read-only", "--entrypoint", "python3", image, "-I", "-S", "-c", script),
+        )
     if done.code != 0:
         raise _cannot(done)
 
