@@ -17,6 +17,7 @@ from hermes.backends.base import Backend, ByteChannel, Encoding
 from hermes.backends.docker import DockerBackend
 from hermes.backends.docker._engine import engine_for
 from hermes.backends.local import LocalBackend
+from hermes.backends.singularity import SingularityBackend
 
 
 class RelayBackend(LocalBackend):
@@ -136,8 +137,18 @@ class DockerRelayBackend(DockerBackend):
             engine.facts = here
 
 
+class SingularityRelayBackend(SingularityBackend):
+    """Singularity through a relay process in the instance, as where the socket's directory was lost."""
+
+    name: ClassVar[str] = "singularity-relay"
+
+    async def direct_channel(self, run_dir: str) -> ByteChannel | None:
+        return None
+
+
 KINDS: dict[str, type[Backend]] = {
-    kind.name: kind for kind in (RelayBackend, TerminalBackend, DockerRelayBackend)
+    kind.name: kind
+    for kind in (RelayBackend, TerminalBackend, DockerRelayBackend, SingularityRelayBackend)
 }
 
 

@@ -10,14 +10,19 @@ from __future__ import annotations
 import ast
 import asyncio
 import base64
+import contextlib
 import functools
 import graphlib
+import hashlib
 import json
+import os
+import sys
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes.config import home
 from hermes.errors import BackendError, SandboxGone
 
 if TYPE_CHECKING:
@@ -29,6 +34,8 @@ MAX_NOISE = 1 << 20
 
 GUEST = Path(__file__).parent.parent / "guest"
 TYPES = frozenset({"Callable", "Dict", "List", "Optional", "Sequence", "Set", "Tuple", "Union"})
+
+STRIPPED = 1  # counts the ways in which sources were stripped
 
 STAGE = """import os,sys,json,types,zlib,base64
 {prepare}d=b''
@@ -102,9 +109,35 @@ def strip(tree: ast.Module) -> str:
 
 @functools.cache
 def modules() -> list[tuple[str, str]]:
-    """Return the guest's modules, by name and stripped source, each after those that it imports."""
-    trees = {path.stem: ast.parse(path.read_text("utf-8")) for path in sorted(GUEST.glob("*.py"))}
-    del trees["__init__"]
+    """Return the guest's modules, by name and stripped source, each after those that it imports.
+
+    Stripping takes a quarter of a second, so what came of it is kept in hermes's home, by the sources' hash.
+    """
+    sources = {path.stem: path.read_bytes() for path in sorted(GUEST.glob("*.py")) if path.stem != "__init__"}
+    version = f"{sys.version_info[:2]} {STRIPPED}"
+    key = hashlib.sha256(b"\0".join([version.encode(), *sources.values()])).hexdigest()[:16]
+    kept = home() / "cache" / f"guest-{key}.json"
+    try:
+        return [(name, source) for name, source in json.loads(kept.read_bytes())]
+    except (OSError, ValueError):
+        made = _stripped(sources)
+    with contextlib.suppress(OSError):  # without it the next start is slower, no more
+        _keep(kept, json.dumps(made).encode())
+    return made
+
+
+def _keep(path: Path, data: bytes) -> None:
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    for old in path.parent.glob("guest-*.json"):
+        old.unlink(missing_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(new, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+    new.replace(path)
+
+
+def _stripped(sources: Mapping[str, bytes]) -> list[tuple[str, str]]:
+    trees = {name: ast.parse(source) for name, source in sources.items()}
     order = graphlib.TopologicalSorter({name: _imports(tree) for name, tree in trees.items()}).static_order()
     return [(name, strip(trees[name])) for name in order]
 

@@ -19,7 +19,7 @@ from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
 from ._engine import Engine, engine_for, missing
 from ._files import Files
-from ._image import ensure
+from ._image import ensure, no_image
 from ._metadata import block_metadata
 from ._plan import Plan, plan_for
 from ._prune import labels, prune
@@ -83,9 +83,7 @@ class DockerBackend(Backend):
         files = await asyncio.to_thread(Files, self.spec, plan, engine.facts)
         name = self._container_name()
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(ensure(engine, plan.image, self.progress))
-                group.create_task(asyncio.to_thread(files.make))
+            await asyncio.to_thread(files.make)
             self._made = await self._run(engine, plan, files, name)
             await self._finish(engine, plan, files)
         except BaseException as error:
@@ -130,11 +128,12 @@ class DockerBackend(Backend):
             user=user,
             network=network,
             limits=limits,
+            capabilities=plan.capabilities(engine.facts),
             mounts=[*files.mounts, *plan.mounts],
             args=[*plan.args, *files.keep_id()],
             run_mount=files.run_mount(),
         )
-        done = await engine.call(
+        argv = (
             *("run", "--detach", "--pull", "never", "--name", name, "--hostname", name[:63].rstrip("-.")),
             *(() if self.spec.named else ("--rm",)),
             *label,
@@ -142,6 +141,11 @@ class DockerBackend(Backend):
             *("--entrypoint", "/bin/sh", plan.image.reference, "-c"),
             container.init_script(0 if self.spec.keep else max(idle, 60.0)),
         )
+        done = await engine.call(*argv)
+        if done.code != 0 and no_image(done.err):
+            # Looking first would cost every start the time of a call.
+            await ensure(engine, plan.image, self.progress)
+            done = await engine.call(*argv)
         if done.code != 0:
             raise BackendError(
                 f"the container could not be started: {done.said}",

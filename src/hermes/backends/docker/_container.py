@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 
 from hermes.config import Docker
 
 from ._engine import Facts
-from ._options import CAPABILITIES, Mount
+from ._options import Mount
 
 __all__ = ["BOOT", "HOME", "INIT", "NO_METADATA", "RUN", "SCRATCH", "WORKSPACE", "run_arguments"]
 
@@ -50,6 +51,7 @@ def run_arguments(
     user: str,
     network: str,
     limits: dict[str, float],
+    capabilities: Sequence[str],
     mounts: list[Mount],
     args: list[str],
     run_mount: Mount | None,
@@ -62,7 +64,6 @@ def run_arguments(
     uid, _, gid = user.partition(":")
     tmpfs = "rw,nosuid,nodev,size={size},mode={mode}"
     result = ["--cap-drop", "ALL"]
-    capabilities = [*CAPABILITIES, *(("SETUID", "SETGID") if options.writable_root else ())]
     result += [part for name in capabilities for part in ("--cap-add", name)]
     result += ["--security-opt", "no-new-privileges"]
     if not options.writable_root:

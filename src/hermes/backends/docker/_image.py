@@ -12,7 +12,7 @@ from hermes.errors import BackendError, ConfigError
 
 from ._engine import Engine
 
-__all__ = ["DEFAULT_IMAGE", "Image", "ensure"]
+__all__ = ["DEFAULT_IMAGE", "Image", "ensure", "from_dockerfile", "no_image"]
 
 DEFAULT_IMAGE = "docker.io/nikolaik/python-nodejs:python3.13-nodejs22"
 """Has bash, python3, git, curl and node."""
@@ -56,6 +56,13 @@ def from_dockerfile(
     folder = os.path.abspath(context) if context else str(file.parent)
     digest = hashlib.sha256(repr((str(file), folder, build_args, target)).encode() + content).hexdigest()[:16]
     return Image(f"hermes-built:{digest}", str(file), folder, build_args, target)
+
+
+def no_image(text: str) -> bool:
+    """Return whether a client says that the image is not there."""
+    return any(
+        words in text.lower() for words in ("no such image", "unable to find image", "image not known")
+    )
 
 
 async def ensure(

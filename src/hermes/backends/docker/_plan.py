@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from . import _devcontainer
 from ._container import HOME, WORKSPACE
 from ._engine import Facts
 from ._image import DEFAULT_IMAGE, Image, from_dockerfile
-from ._options import Mount, mount_reach, parse_args, parse_mount
+from ._options import CAPABILITIES, Mount, mount_reach, parse_args, parse_mount
 
 __all__ = ["Plan", "plan_for"]
 
@@ -60,6 +60,12 @@ class Plan:
             # docker, root inside is this user.
             return "0:0" if facts.rootless and not facts.podman else f"{os.geteuid()}:{os.getegid()}"
         return wish if ":" in wish else f"{wish}:{wish}"
+
+    def capabilities(self, facts: Facts) -> Sequence[str]:
+        """Return what root inside keeps. Podman would give it to any user, so others get none there."""
+        if facts.podman and (self.user_name is not None or not self.user(facts).startswith("0:")):
+            return ()
+        return (*CAPABILITIES, *(("SETUID", "SETGID") if self.options.writable_root else ()))
 
     def settings(self) -> dict[str, Any]:
         """Return what a container is made with, for people to compare."""

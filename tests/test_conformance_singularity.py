@@ -1,0 +1,28 @@
+"""The conformance suite on singularity: over the guest's own socket, over a relay process, under SLURM."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from _transports import known
+from hermes.testing.conformance import *  # noqa: F403
+
+hermes_backends = ("singularity", "singularity-relay")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def transports() -> Iterator[None]:
+    """Make the relay known as a backend."""
+    with known():
+        yield
+
+
+@pytest.fixture(scope="module")
+def sandbox_options() -> dict[str, Any]:
+    """Options of every sandbox."""
+    image = os.environ.get("PARTS_ROOTFS") or os.environ.get("PARTS_SIF")
+    if not image:
+        pytest.skip("no image: scripts/parts start rootfs")
+    return {"workspace": "private", "image": image}
