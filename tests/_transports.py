@@ -146,9 +146,21 @@ class SingularityRelayBackend(SingularityBackend):
         return None
 
 
+class SingularitySlurmBackend(SingularityBackend):
+    """Singularity in a job of SLURM. Its options say so; the name is for the table of exceptions."""
+
+    name: ClassVar[str] = "singularity-slurm"
+
+
 KINDS: dict[str, type[Backend]] = {
     kind.name: kind
-    for kind in (RelayBackend, TerminalBackend, DockerRelayBackend, SingularityRelayBackend)
+    for kind in (
+        RelayBackend,
+        TerminalBackend,
+        DockerRelayBackend,
+        SingularityRelayBackend,
+        SingularitySlurmBackend,
+    )
 }
 
 

@@ -46,7 +46,8 @@ async def test_an_unnamed_sandbox_leaves_nothing(hermes_home: Path) -> None:
     assert await gone(pid, 5)
     assert not run_dir.exists()
     assert await records() == []
-    assert [path for path in hermes_home.rglob("*") if path.is_file()] == []
+    kept = [path for path in hermes_home.rglob("*") if path.is_file() and path.parent.name != "cache"]
+    assert kept == []
 
 
 async def test_a_named_sandbox_is_found_again_with_its_options() -> None:
@@ -71,15 +72,17 @@ async def test_opening_the_same_name_twice_at_once_makes_one() -> None:
 
 
 async def test_a_sandbox_whose_guest_ended_is_made_anew() -> None:
-    async with hermes.Sandbox("local", name="again") as box:
-        first = box.id
+    async with hermes.Sandbox("local", name="again", workspace="private") as box:
+        first = box._channel.guest["guest"]
+        await box.run("echo kept >file; x=1")
         os.kill(int(box._channel.guest["pid"]), 9)
         with pytest.raises(hermes.SandboxGone):
             await box.run("true")
     with pytest.raises(hermes.SandboxGone, match="the local sandbox 'again' does not run"):
         await hermes.Sandbox("local", name="again").open(create=False)
-    async with hermes.Sandbox("local", name="again") as box:
-        assert box.id != first
+    async with hermes.Sandbox("local", name="again", workspace="private") as box:
+        assert box._channel.guest["guest"] != first
+        assert (await box.run("cat file; echo [$x]")).text == "kept\n[]\n"
         await box.destroy()
 
 

@@ -309,7 +309,8 @@ def test_another_account_has_a_copy_of_the_tree(
     (tree / "scripts" / "setup").write_text("#!/bin/sh\ntouch .set-up\n")
     (tree / "scripts" / "setup").chmod(0o755)
     (tree / ".gitignore").write_text(".cache/\nignored\n")
-    scripts_parts("check", a="check() { echo 1; }\nenvironment() { path_with /a/bin; }")
+    part = 'check() { echo 1; }\nenvironment() { path_with "/$name"; }'
+    scripts_parts("check", a=part, b=part)
     for name in ("kept", "with a space", "goes", "ignored"):
         (tree / name).write_text("1")
     subprocess.run(["git", "init", "--quiet", tree], check=True)
@@ -326,7 +327,7 @@ def test_another_account_has_a_copy_of_the_tree(
         assert {
             "HERMES_REQUIRE=all",
             "USER=hermes-tester",
-            "PATH=/a/bin:/usr/local/bin:/usr/bin:/bin",
+            "PATH=/b:/a:/usr/local/bin:/usr/bin:/bin",
         } <= environment
         assert "SECRET_OF_ROOT=1" not in environment
         (tree / "goes").unlink()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Wanted", "find_or_create", "place_of", "remove"]
 
+SWEEP_EVERY = 3600.0
 COMMON = ("image", "network", "limits", "persistent", "keep")
 
 
@@ -170,6 +171,7 @@ async def _create(
 ) -> tuple[Backend, SandboxRecord]:
     kind = backends.load(wanted.backend)
     ident = ident or secrets.token_hex(8)
+    await _sweep(kind, config, store, wanted)
     place = kind(_spec(wanted, ident), config)
     if wanted.progress is not None:
         place.progress = wanted.progress
@@ -199,6 +201,19 @@ async def _create(
             await asyncio.to_thread(store.remove, record)
         raise
     return place, record
+
+
+async def _sweep(kind: type[Backend], config: Config, store: Store, wanted: Wanted) -> None:
+    """Remove what earlier sandboxes of a backend left behind, now and then."""
+    if not await asyncio.to_thread(store.due, f"sweep-{wanted.backend}", SWEEP_EVERY):
+        return
+    try:
+        removed = await kind.prune(config, store)
+    except HermesError as error:
+        removed = [f"what earlier sandboxes left could not be removed: {error.message}"]
+    for line in removed:
+        if wanted.progress is not None:
+            wanted.progress(line)
 
 
 async def remove(record: SandboxRecord, config: Config, store: Store) -> None:

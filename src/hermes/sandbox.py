@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 import msgspec
 
 from . import approval as approvals
-from . import backends
+from . import auto, backends
 from .config import Config, Lifetime, load
 from .errors import CommandError, HermesError, JobError, SandboxGone
 from .places import Wanted, find_or_create, locked
@@ -122,8 +122,13 @@ class Sandbox:
         """
         if self._open_channel is not None:
             return self
-        if await asyncio.to_thread(self._settle):
-            warnings.warn(LOCAL_BY_DEFAULT, stacklevel=2)
+        await asyncio.to_thread(self._settle)
+        if self.backend == "auto":
+            self.backend, why = await auto.resolve(self._config)
+            await asyncio.to_thread(self._store.pin, self.backend, why)
+            if self.backend == "local":
+                warnings.warn(f"{LOCAL_BY_DEFAULT} ({why})", stacklevel=2)
+        await asyncio.to_thread(backends.load, self.backend)  # imports it
         store, config = self._store, self._config
         async with locked(store, self.backend, self.name):
             place, record, there = await find_or_create(self._wanted(), config, store, create=create)
@@ -138,19 +143,14 @@ class Sandbox:
                 raise
         return self
 
-    def _settle(self) -> bool:
-        """Fill in from the configuration what was not given; True when it settles what ``auto`` means."""
+    def _settle(self) -> None:
+        """Fill in from the configuration what was not given."""
         self._settled = config = self._settled or load()
         self._here = os.getcwd()
         self._store = Store()
-        self.backend = self.backend or config.sandbox or "auto"
-        settled = False
+        self.backend = backends.canonical(self.backend or config.sandbox or "auto")
         if self.backend == "auto":
-            pinned = self._store.pinned()
-            self.backend = pinned or "local"
-            if pinned is None:
-                settled = True
-                self._store.pin("local", "nothing else is there yet")
+            self.backend = self._store.pinned() or "auto"
         if self._timeout is None:
             self._timeout = config.timeout
         self._mode = self._mode or config.approvals.mode
@@ -162,8 +162,6 @@ class Sandbox:
         self._options = {**{k: v for k, v in common.items() if v}, **self._options}
         if limits:
             self._options["limits"] = limits
-        backends.load(self.backend)  # imports it here, in a thread
-        return settled
 
     def _wanted(self) -> Wanted:
         return Wanted(
@@ -193,6 +191,7 @@ class Sandbox:
         }
         self.cwd = self.cwd or place.workspace()
         options = {"id": self.id, "run_dir": dirs.run_dir, "state_dir": dirs.state_dir, **settings}
+        options["limited"] = "memory" in place.capabilities.limits
         if self.cwd:
             options["cwd"] = self.cwd
         channel = Channel(place, options, reconnect_for=self._reconnect_for, hello=settings)

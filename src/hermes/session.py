@@ -79,6 +79,7 @@ class Result:
     that was ended by its time limit (exit code 124, with the output until then). ``duration`` is in seconds.
     ``stdout`` and ``stderr`` are exact bytes; when ``truncated``, the middle is replaced by a line that says
     how much is missing, and ``spill`` has the whole. ``cwd`` is the session's directory afterwards.
+    ``out_of_memory``: it failed, and meanwhile the system killed something for want of memory.
     """
 
     status: Literal["ok", "timed_out"]
@@ -90,6 +91,7 @@ class Result:
     truncated: bool
     cwd: str
     spill: Spill | None = None
+    out_of_memory: bool = False
 
     @property
     def text(self) -> str:
@@ -332,6 +334,7 @@ def build_result(channel: Channel, body: Mapping[str, Any], cut: Mapping[int, tu
             truncated=bool(body.get("truncated")),
             cwd=str(body["cwd"]),
             spill=spill,
+            out_of_memory=body.get("out_of_memory") is True,
         )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ProtocolError(f"the guest sent a result without sense: {error!r}", operation="run") from error

@@ -172,6 +172,25 @@ class Store:
         """
         self._write(self._file(record.backend, record.name), msgspec.json.encode(record))
 
+    def due(self, what: str, every: float) -> bool:
+        """Return whether so many seconds have passed since this last said yes; the first time counts as one.
+
+        :raises HermesError: code ``state_unwritable``
+        """
+        path = self._root / what
+        try:
+            age = time.time() - path.stat().st_mtime
+        except FileNotFoundError:
+            age = 0.0
+            self._write(path, b"")
+        except OSError as error:
+            raise _failed("read", path, error) from error
+        if 0 <= age <= every:
+            return False
+        with contextlib.suppress(OSError):
+            os.utime(path)
+        return True
+
     def touch(self, record: SandboxRecord) -> None:
         """Note that a sandbox is in use now. Cheap, and nothing when its record is gone."""
         record.last_used = time.time()

@@ -3,14 +3,11 @@
 import pytest
 
 OTHER_PROCESS = "test_client_killed_in_mid_command"  # it knows installed backends only
+OWN = ("local-relay", "local-text", "docker-relay", "singularity-relay", "singularity-slurm")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    out = [
-        item
-        for item in items
-        if item.name in (f"{OTHER_PROCESS}[{kind}]" for kind in ("local-relay", "local-text", "docker-relay"))
-    ]
+    out = [item for item in items if item.name in (f"{OTHER_PROCESS}[{kind}]" for kind in OWN)]
     if out:
         config.hook.pytest_deselected(items=out)
         items[:] = [item for item in items if item not in out]

@@ -103,7 +103,7 @@ def test_get_and_where_a_value_comes_from(cli: Cli, file: Path) -> None:
     )
     assert cli.out("config", "get", "timeout", "--explain") == f"30   ({file}:2)\n"
     assert cli.out("config", "get", "lifetime.ttl", "--explain") == "604800   (default)\n"
-    assert "auto will stand for local" in cli.out("config", "get", "sandbox", "--explain")
+    assert "auto is settled at the first use" in cli.out("config", "get", "sandbox", "--explain")
     assert cli.json("config", "get", "output", "--json") == {
         "output.limit": 65536,
         "output.spill_quota": 1 << 30,

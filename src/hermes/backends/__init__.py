@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .base import Backend
 
-__all__ = ["ENTRY_POINTS", "TABLE", "Entry", "load", "names"]
+__all__ = ["ALIASES", "ENTRY_POINTS", "TABLE", "Entry", "canonical", "load", "names"]
 
 ENTRY_POINTS = "hermes.backends"
 
@@ -35,7 +35,17 @@ TABLE: dict[str, Entry] = {
     "local": Entry("local", "LocalBackend"),
     "docker": Entry("docker", "DockerBackend"),
     "podman": Entry("docker", "PodmanBackend"),
+    "singularity": Entry("singularity", "SingularityBackend"),
 }
+
+ALIASES = {"apptainer": "singularity"}
+"""Other names that users know a backend by. Records have the first one only."""
+
+
+def canonical(place: str) -> str:
+    """Return ``BACKEND[:HOST]`` under the name that the backend has in records."""
+    name, colon, host = place.partition(":")
+    return ALIASES.get(name, name) + colon + host
 
 
 def names() -> list[str]:
@@ -51,6 +61,7 @@ def load(name: str) -> type[Backend]:
     :raises ConfigError: no such backend (``backend_unknown``), its extra is not installed
         (``extra_missing``), or what is installed under that name is no backend
     """
+    name = ALIASES.get(name, name)
     entry = TABLE.get(name)
     if entry is not None:
         try:

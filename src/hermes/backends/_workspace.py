@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import stat
 from collections.abc import Iterable
@@ -96,40 +97,83 @@ def make_private(path: Path, uid: int, gid: int) -> None:
 
 
 def copy_skills(into: Path, uid: int, gid: int) -> None:
-    """Copy the skills of hermes's home, for a sandbox of its own. Links that lead out of them are not."""
-    source = home() / "skills"
-    if not source.is_dir():
+    """Copy the skills of hermes's home to ``.hermes/skills`` in a sandbox's home, which keeps those it has.
+
+    Links that lead out of them are not copied. Nothing may run in the sandbox meanwhile; what it left in its
+    home is not followed.
+    """
+    source, folder = home() / "skills", into.parent
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir(0o700)
+    if not source.is_dir() or folder.is_symlink() or not folder.is_dir() or os.path.lexists(into):
         return
 
-    def skip(folder: str, names: list[str]) -> list[str]:
-        paths = ((name, os.path.realpath(os.path.join(folder, name))) for name in names)
+    def skip(inside: str, names: list[str]) -> list[str]:
+        paths = ((name, os.path.realpath(os.path.join(inside, name))) for name in names)
         return [name for name, path in paths if not Path(path).is_relative_to(os.path.realpath(source))]
 
-    shutil.copytree(source, into, ignore=skip, dirs_exist_ok=True)
+    shutil.copytree(source, into, ignore=skip)
     if (uid, gid) != (os.geteuid(), os.getegid()):
-        for folder, _, files in os.walk(into):
-            for path in (folder, *(os.path.join(folder, name) for name in files)):
+        os.lchown(folder, uid, gid)
+        for inner, _, files in os.walk(into):
+            for path in (inner, *(os.path.join(inner, name) for name in files)):
                 os.lchown(path, uid, gid)
 
 
 def remove_trees(paths: Iterable[str | Path]) -> list[str]:
-    """Remove directories with all they hold, and return those of which something is left. Blocks."""
+    """Remove directories with all they hold, and return those of which something is left. Blocks.
+
+    What is in them may have been made to resist: rights are taken back, no depth is too great, and no link
+    is followed.
+    """
     left = []
     for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
-        if os.path.lexists(path):
-            _open_up(path)
+        with contextlib.suppress(RecursionError):
             shutil.rmtree(path, ignore_errors=True)
+        if os.path.lexists(path):
+            with contextlib.suppress(OSError):
+                _flatten(path)
+                os.rmdir(path)
         if os.path.lexists(path):
             left.append(str(path))
     return left
 
 
-def _open_up(path: str | Path) -> None:
-    """Give ourselves back the right to empty directories that a command made read-only."""
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            inner = os.path.join(folder, name)
-            if not os.path.islink(inner):
-                with contextlib.suppress(OSError):
-                    os.chmod(inner, 0o700)
+def _flatten(path: str | Path) -> None:
+    """Empty a directory however deep it is: what is in a directory in it moves up before that one goes."""
+    top = _opened(os.fspath(path))
+    try:
+        while names := os.listdir(top):
+            for name in names:
+                if not _is_directory(name, top):
+                    os.unlink(name, dir_fd=top)
+                    continue
+                inner = _opened(name, top)
+                try:
+                    for one in os.listdir(inner):
+                        if _is_directory(one, inner):
+                            os.close(_opened(one, inner))  # moving it changes it
+                            os.rename(one, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=top)
+                        else:
+                            os.unlink(one, dir_fd=inner)
+                finally:
+                    os.close(inner)
+                os.rmdir(name, dir_fd=top)
+    finally:
+        os.close(top)
+
+
+def _is_directory(name: str, folder: int) -> bool:
+    return stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def _opened(path: str, folder: int | None = None) -> int:
+    """Open a directory, and no link to one, with the right to change it where it is ours."""
+    flags = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    held = os.open(path, flags | getattr(os, "O_PATH", 0), dir_fd=folder)
+    try:
+        with contextlib.suppress(OSError):
+            os.chmod(f"/proc/self/fd/{held}" if hasattr(os, "O_PATH") else held, 0o700)
+        return os.open(".", flags | os.O_RDONLY, dir_fd=held)
+    finally:
+        os.close(held)

@@ -267,6 +267,14 @@ class Backend(ABC):
         """
         return {}
 
+    async def prepare(self, *, renew: bool = False) -> str:
+        """Get what a first ``create`` would have to wait for, such as an image, and say what is ready.
+
+        :param renew: get it again although it is there
+        :raises BackendError: it cannot be had
+        """
+        return "ready; nothing has to be prepared"
+
     @abstractmethod
     async def create(self) -> dict[str, Any]:
         """Bring up the place that the spec describes, and return its locator.

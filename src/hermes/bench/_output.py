@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from hermes.config import Config
 from hermes.sandbox import Sandbox
 
 CHILD = "from hermes.bench import _output; _output.main()"
@@ -86,7 +87,10 @@ def _plain(request: Request) -> Outcome:
 
 
 async def _hermes(request: Request) -> Outcome:
-    async with Sandbox(request.backend, **request.options) as box:
+    options = dict(request.options)
+    if "config" in options:
+        options["config"] = msgspec.convert(options["config"], Config)
+    async with Sandbox(request.backend, **options) as box:
         pid = int(box._channel.guest["pid"])
 
         async def guest_peak() -> int | None:

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hermes.config import home
+from hermes.config import home, parse_value
 from hermes.config._load import _nested, _section
 from hermes.config._schema import Config
 from hermes.config._source import read_yaml
@@ -22,11 +22,10 @@ def check(key: str, text: str) -> Any:
 
     :raises ConfigError: no such setting, or it cannot have that value
     """
-    value: Any = {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
-    for kind in (int, float):
-        if isinstance(value, str):
-            with contextlib.suppress(ValueError):
-                value = kind(value)
+    try:
+        value = parse_value(text)
+    except ValueError as error:
+        raise ConfigError(f"{key}: {error}") from None
     settings = _nested({key: value if value is not None else _placeholder(key)})
     if value is not None:
         _section(settings, Config, (), lambda at: "the new value")

@@ -25,6 +25,7 @@ COMMANDS = {
     "shell": "shell",
     "jobs": "jobs",
     "sandbox": "sandbox",
+    "setup": "setup",
     "config": "config",
     "bench": "bench",
 }

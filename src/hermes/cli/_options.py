@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes.config import parse_duration, parse_size
+from hermes.backends import canonical
+from hermes.config import parse_duration, parse_size, parse_value
 
 from ._group import Group
 
@@ -41,7 +42,7 @@ def new_group(help: str) -> typer.Typer:
 
 def _place(ctx: typer.Context, value: str | None) -> str | None:
     settings: Globals = ctx.obj
-    settings.sandbox = value or settings.sandbox
+    settings.sandbox = canonical(value) if value else settings.sandbox
     return settings.sandbox
 
 
@@ -84,6 +85,23 @@ def environment(items: list[str] | None) -> dict[str, str]:
     return result
 
 
+def overrides(items: list[str] | None) -> dict[str, Any]:
+    """Return the settings that ``--set`` options give; a value in brackets is a list.
+
+    :raises typer.BadParameter: there is no value, or a list that is none
+    """
+    result: dict[str, Any] = {}
+    for item in items or []:
+        key, given, text = item.partition("=")
+        if not key or not given:
+            raise typer.BadParameter(f"'{item}' has no value; write KEY=VALUE", param_hint="--set")
+        try:
+            result[key] = parse_value(text)
+        except ValueError as error:
+            raise typer.BadParameter(f"{key}: {error}", param_hint="--set") from None
+    return result
+
+
 Place = Annotated[
     str | None,
     typer.Option(
@@ -107,6 +125,25 @@ Workspace = Annotated[
     typer.Option("--workspace", metavar="private|here|PATH", help="Which directory the commands work in."),
 ]
 Here = Annotated[bool, typer.Option("--here", help="Short for --workspace here.")]
+Image = Annotated[str | None, typer.Option("--image", metavar="IMAGE", help="What the sandbox is made from.")]
+NetworkOption = Annotated[
+    str | None,
+    typer.Option("--network", metavar="on|off|internal|host", help="What of the network can be reached."),
+]
+Recreate = Annotated[
+    bool,
+    typer.Option(
+        "--recreate", help="Make the sandbox anew if it was made with other settings; its files stay."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a setting this once, such as docker.user=root. May be repeated.",
+    ),
+]
 Cwd = Annotated[
     str | None, typer.Option("--cwd", metavar="DIR", help="Run in this directory, inside the sandbox.")
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -11,16 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes import auto, backends
 from hermes.config import Config, home, load
 from hermes.errors import ConfigError
 
+from ._options import overrides
 from ._report import say
 
 if TYPE_CHECKING:
     from hermes.sandbox import Sandbox
 
-# Without a better place "auto" is this one, whose commands go through approval.
-AUTO = "local"
 LOCAL_MEANS = (
     "local isolates nothing: commands run as your user, in your files. It is for throw-away machines only."
 )
@@ -28,7 +29,10 @@ LOCAL_MEANS = (
 
 @dataclass(frozen=True)
 class Chosen:
-    """A place, and the sandbox in it that is meant. ``name`` is None for one that is made and destroyed."""
+    """A place, and the sandbox in it that is meant. ``name`` is None for one that is made and destroyed.
+
+    ``why_auto``: why ``auto`` stands for this place, when that was settled just now.
+    """
 
     config: Config
     backend: str
@@ -36,7 +40,7 @@ class Chosen:
     workspace: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     default_name: bool = False
-    new_pin: bool = False
+    why_auto: str = ""
 
     def sandbox(self, **more: Any) -> Sandbox:
         """Return the sandbox, not opened yet."""
@@ -58,6 +62,10 @@ def choose(
     unnamed: bool = False,
     workspace: str | None = None,
     here: bool = False,
+    image: str | None = None,
+    network: str | None = None,
+    recreate: bool = False,
+    settings: list[str] | None = None,
 ) -> Chosen:
     """Settle place and sandbox from the options, the configuration and the current directory.
 
@@ -68,14 +76,15 @@ def choose(
         raise ConfigError("--rm and --name exclude each other", hint="A sandbox with a name is kept.")
     if here and workspace not in (None, "here"):
         raise ConfigError(f"--here and --workspace {workspace} exclude each other")
-    config = load()
-    backend, _, host = (place or config.sandbox or "auto").partition(":")
-    new_pin = False
+    config = load({**overrides(settings), **({"network": network} if network else {})})
+    backend, _, host = backends.canonical(place or config.sandbox or "auto").partition(":")
+    why = ""
     if backend == "auto":
         from hermes.state import Store
 
-        pinned = Store().pinned()
-        backend, new_pin = pinned or AUTO, pinned is None
+        backend = Store().pinned() or ""
+        if not backend:
+            backend, why = asyncio.run(auto.resolve(config))
     wanted = "here" if here else workspace or config.workspace
     if wanted not in (None, "here", "private"):
         wanted = os.path.abspath(os.path.expanduser(wanted))
@@ -88,9 +97,13 @@ def choose(
         backend=backend,
         name=default_name(wanted) if default else name,
         workspace=wanted,
-        options={"host": host} if host else {},
+        options={
+            **({"host": host} if host else {}),
+            **({"image": image} if image else {}),
+            **({"recreate": True} if recreate else {}),
+        },
         default_name=default,
-        new_pin=new_pin,
+        why_auto=why,
     )
 
 
@@ -113,16 +126,16 @@ def _directory() -> str:
 
 def announce(chosen: Chosen, box: Sandbox, *, quiet: bool) -> None:
     """Say on stderr where commands run: in full the first time, in one line when somebody reads it."""
-    if chosen.new_pin:
+    if chosen.why_auto:
         from hermes.state import Store
 
-        Store().pin(chosen.backend, "the only place there is so far")
+        Store().pin(chosen.backend, chosen.why_auto)
     if quiet:
         return
     if chosen.backend == "local" and _first_use():
         say(LOCAL_MEANS + " (This is said once.)")
-        if chosen.new_pin:
-            say(f"no place was chosen, so auto stands for {chosen.backend} from now on.")
+    if chosen.why_auto:
+        say(f"no place was chosen, so auto stands for {chosen.backend} from now on: {chosen.why_auto}.")
     elif sys.stderr.isatty():
         say(f"{chosen.backend} ({_isolation(chosen.backend, box)})")
 

@@ -13,6 +13,7 @@ from hermes.errors import HermesError
 
 from ._place import Chosen, announce
 from ._report import say
+from ._status import status_line
 
 if TYPE_CHECKING:
     from hermes.sandbox import Sandbox
@@ -34,8 +35,9 @@ async def opened(
     chosen: Chosen, *, create: bool = True, quiet: bool = True, **options: Any
 ) -> AsyncIterator[Sandbox]:
     """Open the sandbox; afterwards leave it, or destroy it when it has no name."""
-    box = chosen.sandbox(**options)
-    await box.open(create=create)
+    with status_line(quiet=quiet) as show:
+        box = chosen.sandbox(on_progress=show, **options)
+        await box.open(create=create)
     try:
         if create:
             announce(chosen, box, quiet=quiet)

@@ -22,6 +22,8 @@ def bench(
     runs: Annotated[
         int, typer.Option("--runs", metavar="N", min=1, help="Commands per measurement of latency.")
     ] = 500,
+    image: options.Image = None,
+    settings: options.Settings = None,
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
@@ -33,9 +35,10 @@ def bench(
     # Here, because its imports are for this command alone.
     from hermes.bench import render, run_bench
 
-    chosen = choose(sandbox)
+    chosen = choose(sandbox, image=image, settings=settings)
     progress = say if sys.stderr.isatty() else None
-    report = run(run_bench(chosen.backend, runs=runs, progress=progress, options=chosen.options))
+    more = {**chosen.options, "config": chosen.config}
+    report = run(run_bench(chosen.backend, runs=runs, progress=progress, options=more))
     if json:
         import msgspec
 

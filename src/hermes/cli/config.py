@@ -12,7 +12,7 @@ from hermes.config import home, load
 from hermes.errors import ConfigError
 
 from . import _options as options
-from ._place import AUTO, LOCAL_MEANS
+from ._place import LOCAL_MEANS
 from ._report import say
 from ._text import print_json
 
@@ -89,7 +89,7 @@ def _origin(key: str) -> str:
         from hermes.state import Store
 
         pinned = Store().pinned()
-        where += f"; auto stands for {pinned}" if pinned else f"; auto will stand for {AUTO}"
+        where += f"; auto stands for {pinned}" if pinned else "; auto is settled at the first use"
     return where
 
 

@@ -40,6 +40,10 @@ def exec_(
     rm: options.Remove = False,
     workspace: options.Workspace = None,
     here: options.Here = False,
+    image: options.Image = None,
+    network: options.NetworkOption = None,
+    recreate: options.Recreate = False,
+    settings: options.Settings = None,
     session: Session = None,
     cwd: options.Cwd = None,
     env: options.Env = None,
@@ -69,7 +73,17 @@ def exec_(
     try:
         if stdin:
             check_readable(0, closed=ctx.obj.closed_stdin)
-        chosen = choose(sandbox, name=name, unnamed=rm, workspace=workspace, here=here)
+        chosen = choose(
+            sandbox,
+            name=name,
+            unnamed=rm,
+            workspace=workspace,
+            here=here,
+            image=image,
+            network=network,
+            recreate=recreate,
+            settings=settings,
+        )
         return run(_exec(chosen, text, given, stdin=stdin, as_json=json, quiet=quiet))
     except OutputClosed:
         return 141
@@ -111,6 +125,8 @@ async def _exec(
             code = 128 + signals.number
         if as_json:
             _print(_object(result, code, chosen, boxes[0].name, given["session"]))
+        elif result.out_of_memory and not quiet:
+            say("the command ran out of memory: the limit is limits.memory.")
         elif result.timed_out and not quiet:
             say(f"the command was ended after {result.duration:.3g} s, its time limit.")
         elif result.spill is not None and not result.spill.complete:
@@ -164,6 +180,8 @@ def _object(result: Any, code: int, chosen: Chosen, name: str, session: str | No
         "spill": None if spill is None else _spill(spill),
         "error": None,
     }
+    if result.out_of_memory:
+        found["out_of_memory"] = True
     for key in ("stdout", "stderr"):
         data: bytes = getattr(result, key)
         try:

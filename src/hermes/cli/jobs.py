@@ -104,6 +104,10 @@ def start(
     name: options.Name = None,
     workspace: options.Workspace = None,
     here: options.Here = False,
+    image: options.Image = None,
+    network: options.NetworkOption = None,
+    recreate: options.Recreate = False,
+    settings: options.Settings = None,
     cwd: options.Cwd = None,
     env: options.Env = None,
     timeout: options.Timeout = None,
@@ -114,7 +118,16 @@ def start(
 
     Prints its ID and returns at once.
     """
-    chosen = choose(sandbox, name=name, workspace=workspace, here=here)
+    chosen = choose(
+        sandbox,
+        name=name,
+        workspace=workspace,
+        here=here,
+        image=image,
+        network=network,
+        recreate=recreate,
+        settings=settings,
+    )
     text, variables = options.shell_text(command), options.environment(env)
 
     async def work() -> str:

@@ -36,6 +36,10 @@ def shell(
     rm: options.Remove = False,
     workspace: options.Workspace = None,
     here: options.Here = False,
+    image: options.Image = None,
+    network: options.NetworkOption = None,
+    recreate: options.Recreate = False,
+    settings: options.Settings = None,
     cwd: options.Cwd = None,
     env: options.Env = None,
     escape: Escape = "~",
@@ -50,7 +54,17 @@ def shell(
     from ._relay import check_terminal
 
     check_terminal("hermes shell")
-    chosen = choose(sandbox, name=name, unnamed=rm, workspace=workspace, here=here)
+    chosen = choose(
+        sandbox,
+        name=name,
+        unnamed=rm,
+        workspace=workspace,
+        here=here,
+        image=image,
+        network=network,
+        recreate=recreate,
+        settings=settings,
+    )
     return run(interact(chosen, command, cwd=cwd, env=options.environment(env), escape=escape, quiet=quiet))
 
 

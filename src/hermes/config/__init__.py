@@ -2,7 +2,7 @@
 
 from ._load import load, section
 from ._schema import Approvals, Config, Docker, Lifetime, Limits, Local, Output, Singularity, Slurm
-from ._units import home, parse_duration, parse_size
+from ._units import home, parse_duration, parse_size, parse_value
 
 __all__ = [
     "Approvals",
@@ -18,5 +18,6 @@ __all__ = [
     "load",
     "parse_duration",
     "parse_size",
+    "parse_value",
     "section",
 ]

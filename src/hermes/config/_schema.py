@@ -73,7 +73,8 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``mounts``, ``args``
         More mounts, ``SOURCE:TARGET[:ro]``, and more arguments of ``docker run``.
     ``tmp_size``, ``scratch_size``, ``shm_size``
-        Bytes of ``/tmp``, of ``$TMPDIR`` where programs may be built and run, and of ``/dev/shm``.
+        Bytes of ``/tmp``, of ``$TMPDIR`` where programs may be built and run, and of ``/dev/shm``; less where
+        the memory limit is small, of which they take a share.
     ``metadata``
         ``blocked`` keeps the cloud's metadata addresses out of reach; ``allowed`` does not.
     """

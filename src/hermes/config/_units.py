@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 from hermes.errors import ConfigError
 
@@ -69,3 +72,23 @@ def parse_size(value: float | str) -> int:
     if not math.isfinite(value) or value != int(value) or value < 0:
         raise ValueError(f"'{value}' is not a size: it must be a whole number of bytes, 0 or more")
     return int(value)
+
+
+def parse_value(text: str) -> Any:
+    """Return what a text given for a setting stands for: a truth value, a number, a list, None or text.
+
+    :raises ValueError: it begins as a list and is none
+    """
+    value: Any = {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
+    for kind in (int, float):
+        if isinstance(value, str):
+            with contextlib.suppress(ValueError):
+                value = kind(value)
+    if isinstance(value, str) and text.startswith("["):
+        try:
+            value = json.loads(text)
+        except ValueError:
+            if '"' in text or not text.endswith("]"):
+                raise ValueError(f'\'{text[:60]}\' is no list; write [a, b] or ["a", "b"]') from None
+            value = [part.strip() for part in text[1:-1].split(",") if part.strip()]
+    return value

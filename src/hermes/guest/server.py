@@ -35,6 +35,7 @@ from .frames import (
 )
 from .link import Flow, Link
 from .loop import Loop, Timer
+from .memory import Kills
 
 SILENCE = 90.0  # seconds without a byte after which a connection counts as dead; clients ping more often
 READ_SIZE = 1 << 18
@@ -330,6 +331,7 @@ class Guest:
         self.spills: List[List[str]] = []
         self.busy: Callable[[], bool] = lambda: False
         self.on_deserted: Callable[[], None] = lambda: None
+        self.memory = Kills() if options.get("limited") else None
         self._alone_since = time.monotonic()
         self._idle_since = time.monotonic()
         self._timer: Optional[Timer] = None

@@ -227,6 +227,8 @@ class Task:
         self.state = "queued"  # then running, exited, timed_out, interrupted, expired
         self.why = "exited"
         self.exit_code: Optional[int] = None
+        self.out_of_memory = False
+        self._kills = 0
         self.cwd = ""
         self.tty = -1
         self.spools: Dict[int, Spool] = {}
@@ -253,6 +255,8 @@ class Task:
         self.state = "running"
         self.started = time.time()
         self._clock = time.monotonic()
+        if self.guest.memory is not None:
+            self._kills = self.guest.memory.count()
         if self.timeout is not None:
             self._timer = self.guest.loop.call_later(self.timeout, lambda: self.stop("timed_out"))
 
@@ -274,6 +278,8 @@ class Task:
         self.exit_code = {"timed_out": 124, "interrupted": 130, "expired": 124, "failed": 126}.get(
             self.why, code
         )
+        if self.guest.memory is not None and self.exit_code:
+            self.out_of_memory = self.guest.memory.count() > self._kills
         self.cwd = cwd
         self.drain()
         self.state = self.why
@@ -317,6 +323,7 @@ class Task:
             "pid": self.pid,
             "state": self.state,
             "exit_code": self.exit_code,
+            "out_of_memory": self.out_of_memory,
             "started": self.started,
             "duration": self.duration if self.done else time.monotonic() - self._clock,
             "cwd": self.cwd,

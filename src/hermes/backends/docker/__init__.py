@@ -76,6 +76,22 @@ class DockerBackend(Backend):
 
     # --- bringing it up
 
+    async def prepare(self, *, renew: bool = False) -> str:
+        plan = await asyncio.to_thread(self._planned)
+        engine = await engine_for(plan.options, self.name)
+        await ensure(engine, plan.image, self.progress, renew=renew)
+        return f"{engine.name} works, and the image {plan.image.shown} is here"
+
+    async def image_here(self) -> tuple[str, str | None]:
+        """Return the engine's name, and that of the image if it is not here.
+
+        :raises BackendError: no engine works
+        """
+        plan = await asyncio.to_thread(self._planned)
+        engine = await engine_for(plan.options, self.name)
+        there = (await engine.call("image", "inspect", plan.image.reference)).code == 0
+        return engine.name, None if there else plan.image.shown
+
     async def create(self) -> dict[str, Any]:
         plan = await asyncio.to_thread(self._planned)
         engine = self._engine = await engine_for(plan.options, self.name)
@@ -216,7 +232,7 @@ class DockerBackend(Backend):
         for volume in files.volumes:
             with contextlib.suppress(HermesError):
                 await engine.call("volume", "rm", "--force", volume)
-        left += await asyncio.to_thread(Files.remove, self.spec.id, False)
+        left += await self._remove_files(engine, files.host_run)
         self._made = {}
         if left and isinstance(error, HermesError):
             error.context["left"] = left
@@ -318,13 +334,16 @@ class DockerBackend(Backend):
     async def resume(self) -> None:
         engine, made = self._engine, self._open()
         assert engine is not None
-        if made["host_run"] is not None:
-            # In memory: a restart of the machine has taken it away.
-            await asyncio.to_thread(Files.make_run, made["host_run"], made["host_uid"], self.spec)
         seen = await engine.inspect(made["container"])
         if seen is None:
             raise SandboxGone("the container is gone", reason="its container was removed")
-        verb = "unpause" if seen.get("State", {}).get("Paused") else "start"
+        paused = bool(seen.get("State", {}).get("Paused"))
+        if seen.get("State", {}).get("Running") and not paused:
+            return
+        if made["host_run"] is not None and not paused:
+            # In memory: a restart of the machine has taken it away. And what ran inside may have changed it.
+            await asyncio.to_thread(Files.make_run, made["host_run"], made["host_uid"], self.spec)
+        verb = "unpause" if paused else "start"
         done = await engine.call(verb, made["container"])
         if done.code != 0:
             if missing(done.err):
@@ -346,15 +365,27 @@ class DockerBackend(Backend):
                 done = await engine.call("volume", "rm", "--force", volume)
                 if done.code != 0 and not missing(done.err):
                     left.append(f"volume {volume}")
-        left += await asyncio.to_thread(Files.remove, self.spec.id, keep_files)
+        left += await self._remove_files(engine, made.get("host_run"), keep_files)
         if left:
             raise BackendError(
                 f"the sandbox was ended, but something is left: {', '.join(left)}", context={"left": left}
             )
 
+    async def _remove_files(
+        self, engine: Engine | None, host_run: str | None, keep_files: bool = False
+    ) -> list[str]:
+        """Remove the directories on this machine, and return what is left of them."""
+        left = await asyncio.to_thread(Files.remove, self.spec.id, host_run, keep_files)
+        if left and engine is not None and engine.name == "podman" and os.geteuid() != 0:
+            # What root inside gave to other users is not ours out here.
+            with contextlib.suppress(HermesError):
+                await engine.call("unshare", "rm", "-rf", "--", *left)
+            left = [path for path in left if await asyncio.to_thread(os.path.lexists, path)]
+        return left
+
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:
-        return await prune(await engine_for(config.docker, cls.name), cls.name, store)
+        return await prune(await engine_for(config.docker, cls.name), store)
 
 
 class PodmanBackend(DockerBackend):

@@ -68,11 +68,13 @@ def run_arguments(
     result += ["--security-opt", "no-new-privileges"]
     if not options.writable_root:
         result.append("--read-only")
+    # What they hold counts as memory and no killing frees it: together they must leave some.
+    memory = int(limits.get("memory", 1 << 62))
     for path, room, mode, execute in (
-        ("/tmp", options.tmp_size, "1777", "noexec"),
-        ("/var/tmp", options.tmp_size, "1777", "noexec"),
-        ("/run", 64 << 20, "755", "noexec"),
-        (SCRATCH, options.scratch_size, "1777", "exec"),
+        ("/tmp", min(options.tmp_size, memory // 8), "1777", "noexec"),
+        ("/var/tmp", min(options.tmp_size, memory // 8), "1777", "noexec"),
+        ("/run", min(64 << 20, memory // 16), "755", "noexec"),
+        (SCRATCH, min(options.scratch_size, memory * 3 // 8), "1777", "exec"),
     ):
         result += ["--tmpfs", f"{path}:{execute},{tmpfs.format(size=room, mode=mode)}"]
     if run_mount is None:
@@ -89,7 +91,7 @@ def run_arguments(
         result += ["--memory", size, "--memory-swap", size]
     if "cpus" in limits:
         result += ["--cpus", f"{limits['cpus']:g}"]
-    result += ["--shm-size", str(options.shm_size)]
+    result += ["--shm-size", str(min(options.shm_size, memory // 8))]
     result += ["--ipc", "private", "--cgroupns", "private", "--user", user, "--workdir", WORKSPACE]
     if network:
         result += ["--network", network]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from hermes.channel.boot import as_file
 from hermes.config import home
-from hermes.guest.dirs import SOCKET, default_dir
+from hermes.errors import BackendError
+from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._workspace import copy_skills, make_private, remove_trees
 from ..base import Spec
@@ -73,23 +74,36 @@ class Files:
 
     @staticmethod
     def make_run(host_run: str, uid: int, spec: Spec) -> None:
-        """Make the directory of the guest's socket, with the program that starts the guest. Blocks."""
+        """Make the directory of the guest's socket, with the program that starts the guest. Blocks.
+
+        One that is there is replaced: nothing that the sandbox may have put there is followed. No container
+        of this sandbox may run.
+
+        :raises BackendError: it cannot be made, or is not ours alone
+        """
         path = Path(host_run)
-        for folder in (path.parent, path):
-            make_private(folder, os.geteuid(), os.getegid())
         options = {
             "id": spec.id,
             "run_dir": f"{RUN}/guest",
             "state_dir": f"{HOME}/.local/state/hermes",
             "cwd": WORKSPACE,
             "relay": False,
+            "limited": True,
         }
-        boot = path / os.path.basename(BOOT)
-        boot.write_text(as_file(options))
-        (path / "no-guest").unlink(missing_ok=True)
-        if uid != os.geteuid():
-            for one in (boot, path):
-                os.chown(one, uid, uid)
+        try:
+            private_dir(str(path.parent))
+            remove_trees([path])
+            path.mkdir(0o700)
+            boot = path / os.path.basename(BOOT)
+            boot.write_text(as_file(options))
+            if uid != os.geteuid():
+                for one in (boot, path):
+                    os.chown(one, uid, uid)
+        except OSError as error:
+            raise BackendError(
+                f"{path} cannot be made: {error.strerror or error}; nothing was started",
+                hint="Remove it if it is not yours, or set XDG_RUNTIME_DIR to a directory of your own.",
+            ) from error
 
     def _mounts(self) -> list[Mount]:
         found = [] if self._plan.here is None else [Mount(self._plan.here, WORKSPACE)]
@@ -121,10 +135,13 @@ class Files:
             time.sleep(0.002)
 
     @staticmethod
-    def remove(ident: str, keep_files: bool) -> list[str]:
-        """Remove a sandbox's directories on this machine, and return what is left of them. Blocks."""
-        run = default_dir(f"docker-{ident}")
-        return remove_trees([run] if keep_files else [run, _base(ident)])
+    def remove(ident: str, host_run: str | None, keep_files: bool) -> list[str]:
+        """Remove a sandbox's directories on this machine, and return what is left of them. Blocks.
+
+        :param host_run: that of the guest's socket, as it was when the container was made
+        """
+        run = {host_run or "", default_dir(f"docker-{ident}")} - {""}
+        return remove_trees(run if keep_files else [*run, _base(ident)])
 
 
 def _base(ident: str) -> Path:

@@ -8,9 +8,12 @@ import json
 import os
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.config import home
+from hermes.errors import HermesError
+from hermes.guest.dirs import default_dir
 from hermes.state import SandboxRecord, Store, owner_state
 
 from .._workspace import remove_trees
@@ -39,36 +42,60 @@ def labels(spec: Spec) -> list[str]:
     ]
 
 
-async def prune(engine: Engine, backend: str, store: Store) -> list[str]:
-    """Remove containers, volumes, networks and directories that outlived their sandbox; say what went."""
-    records = {one.id: one for one in await asyncio.to_thread(store.all) if one.backend == backend}
+async def prune(engine: Engine, store: Store) -> list[str]:
+    """Remove containers, volumes, networks and directories that outlived their sandbox; say what went.
+
+    :raises HermesError: code ``state_unreadable``; it cannot be told which sandboxes there are
+    """
     mark = f"label=hermes.home={_home_mark()}"
+    containers = await _listed(engine, "ps", "--all", "--no-trunc", "--filter", mark, "--quiet")
+    networks = await _listed(engine, "network", "ls", "--filter", mark, "--format", "{{.Name}}")
+    volumes = await _listed(engine, "volume", "ls", "--quiet", "--filter", "name=hermes-")
+    directories = await asyncio.to_thread(_directories)
+    # Read last: what has no record then, had none when it was listed, and is not just being made. Those of
+    # every backend count, since two of them may use this engine.
+    records = await asyncio.to_thread(_records, store)
+    known = set(records)
+    ended: set[str] = set()
     gone: list[str] = []
-    for found in await _listed(engine, "ps", "--all", "--no-trunc", "--filter", mark):
-        inspected = await engine.inspect(found)
+    for container in containers:
+        inspected = await engine.inspect(container)
         if inspected is None:
             continue
+        ident = (inspected["Config"].get("Labels") or {}).get("hermes.id", "")
         why = _surplus(inspected, records)
-        if why is not None:
-            done = await engine.call("rm", "--force", "--volumes", found)
-            if done.code == 0 or missing(done.err):
-                gone.append(f"container {inspected['Name'].lstrip('/')} removed ({why})")
-    for network in await _listed(engine, "network", "ls", "--no-trunc", "--filter", mark):
-        # One that is in use cannot be removed.
+        if why is None:
+            known.add(ident)
+            continue
+        done = await engine.call("rm", "--force", "--volumes", container)
+        if done.code == 0 or missing(done.err):
+            gone.append(f"container {inspected['Name'].lstrip('/')} removed ({why})")
+            ended.add(ident)
+    for network in networks:
+        # A stopped container does not hold its network, and cannot be started without it.
+        if any(ident.startswith(network.rpartition("-")[2]) for ident in known):
+            continue
         if (await engine.call("network", "rm", network)).code == 0:
-            gone.append(f"network {network[:12]} removed")
-    volumes = (await engine.ask("volume", "ls", "--quiet", "--filter", "name=hermes-")).split()
+            gone.append(f"network {network} removed")
     for volume in volumes:
         ident = volume.removeprefix("hermes-").partition("-")[0]
-        if ident in records or not await _is_ours(engine, volume):
+        if ident in known or not await _is_ours(engine, volume):
             continue
         if (await engine.call("volume", "rm", volume)).code == 0:
             gone.append(f"volume {volume} removed")
-    return gone + await asyncio.to_thread(_stale_directories, store)
+    return gone + await asyncio.to_thread(_remove_directories, directories - known, ended - known)
+
+
+def _records(store: Store) -> dict[str, SandboxRecord]:
+    problems: list[str] = []
+    records = {one.id: one for one in store.all(problems)}
+    if problems:
+        raise HermesError(f"{problems[0]}; nothing was removed", code="state_unreadable")
+    return records
 
 
 async def _listed(engine: Engine, *args: str) -> list[str]:
-    return (await engine.ask(*args, "--quiet")).split()
+    return (await engine.ask(*args)).split()
 
 
 async def _is_ours(engine: Engine, volume: str) -> bool:
@@ -82,11 +109,13 @@ async def _is_ours(engine: Engine, volume: str) -> bool:
 def _surplus(seen: dict[str, Any], records: dict[str, SandboxRecord]) -> str | None:
     marks, state = seen["Config"].get("Labels") or {}, seen["State"]
     record = records.get(marks.get("hermes.id", ""))
+    if marks.get("hermes.keep") == "yes" and (record is None or record.named):
+        return None
     if record is None:
         return "no sandbox has it"
     if not record.named and owner_state(record) == "dead":
         return "its hermes has ended"
-    if marks.get("hermes.keep") == "yes" or state.get("Running"):
+    if state.get("Running"):
         return None
     age = time.time() - _seconds(state.get("FinishedAt") or seen.get("Created") or "")
     ttl = float(marks.get("hermes.ttl") or 0)
@@ -102,9 +131,14 @@ def _seconds(stamp: str) -> float:
         return time.time()
 
 
-def _stale_directories(store: Store) -> list[str]:
-    base = home() / "sandboxes"
-    known = {f"docker-{record.id}" for record in store.all()}
-    stale = [path for path in base.glob("docker-*") if path.name not in known]
-    left = remove_trees(stale)
-    return [f"directory {path} removed" for path in stale if str(path) not in left]
+def _directories() -> set[str]:
+    """Return the sandboxes that have a directory."""
+    return {path.name.removeprefix("docker-") for path in (home() / "sandboxes").glob("docker-*")}
+
+
+def _remove_directories(stale: set[str], ended: set[str]) -> list[str]:
+    paths = [home() / "sandboxes" / f"docker-{ident}" for ident in stale]
+    paths += [Path(default_dir(f"docker-{ident}")) for ident in stale | ended]
+    paths = [path for path in paths if path.is_dir()]
+    left = remove_trees(paths)
+    return [f"directory {path} removed" for path in paths if str(path) not in left]

@@ -1,0 +1,105 @@
+"""An instance on this machine: started, looked at, joined and ended here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from hermes.errors import BackendError
+
+from ._client import Client, end, forget_logs, host, last_words, runs
+from ._files import Files, privileges
+from ._plan import Plan
+
+__all__ = ["Here", "Runner"]
+
+START_SECONDS = 120.0
+GUEST_SECONDS = 10.0
+
+
+class Runner(Protocol):
+    """Where an instance runs, and how it is reached there."""
+
+    direct: bool
+    """Whether the guest's socket is on this machine."""
+
+    async def start(self, plan: Plan, image: str, progress: Callable[[str], None]) -> None:
+        """Start the instance.
+
+        :raises BackendError: it could not be started; what there is of it has to be ended
+        """
+
+    async def runs(self) -> bool:
+        """Return whether it runs.
+
+        :raises HermesError: it cannot be told
+        """
+
+    async def end(self) -> list[str]:
+        """End it if it runs, forget what is known of it, and return what is left."""
+
+    async def why(self, made: Mapping[str, Any]) -> str:
+        """Return why it does not run any more, empty when that cannot be told."""
+
+    def argv(self) -> list[str]:
+        """Return the arguments of a process of this machine that runs what follows in the instance."""
+
+
+class Here:
+    """An instance on this machine."""
+
+    direct = True
+
+    def __init__(self, client: Client, files: Files, instance: str) -> None:
+        self._client = client
+        self._files = files
+        self._instance = instance
+
+    async def start(self, plan: Plan, image: str, progress: Callable[[str], None]) -> None:
+        """Start it, and wait for the guest."""
+        client, files = self._client, self._files
+        arguments = await asyncio.to_thread(files.arguments, plan)
+        done = await client.call(
+            *("instance", "start", *arguments, image, self._instance),
+            timeout=START_SECONDS,
+            env=client.environment(gpus=plan.options.nv or plan.options.rocm),
+        )
+        if done.code != 0:
+            words = done.said or await asyncio.to_thread(last_words, self._instance)
+            raise BackendError(
+                f"the instance could not be started: {words}",
+                hint=f"Does '{client.name} exec {image} true' work in a shell?",
+            )
+        await asyncio.to_thread(files.wait_for_guest, GUEST_SECONDS)
+
+    async def runs(self) -> bool:
+        """What the client wrote as it started is looked at before it is asked."""
+        return await self._pid() is not None
+
+    async def _pid(self) -> int | None:
+        pid = await asyncio.to_thread(self._files.read_pid)
+        if pid is not None and await asyncio.to_thread(runs, pid, self._instance):
+            return pid
+        return await self._client.pid(self._instance)
+
+    async def end(self) -> list[str]:
+        """End its first process, with which everything else in it ends."""
+        pid = await self._pid()
+        ended = pid is None or await asyncio.to_thread(end, pid, self._instance)
+        await asyncio.to_thread(forget_logs, self._instance)
+        return [] if ended else [f"instance {self._instance}"]
+
+    async def why(self, made: Mapping[str, Any]) -> str:
+        """Told by the boot of this machine, and by what the instance left behind."""
+        _, boot = await asyncio.to_thread(host)
+        if made.get("boot") not in ("", None, boot):
+            return "this machine was restarted"
+        if await asyncio.to_thread(self._files.ended_by_itself):
+            return "its instance has ended, since nothing ran in it for a while (lifetime.idle_stop)"
+        return "its instance was stopped or killed from outside, or ran out of memory"
+
+    def argv(self) -> list[str]:
+        """Join it by the client."""
+        target = f"instance://{self._instance}"
+        return [self._client.path, "-q", "exec", "--cleanenv", *privileges(), "--pwd", "/", target]

@@ -1,0 +1,84 @@
+"""Removing what outlived its sandbox: instances and directories."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from hermes.guest.dirs import default_dir
+from hermes.state import SandboxRecord, Store, owner_state
+
+from . import workdir
+from ._client import Client, end, forget_logs
+from ._files import MARK, PREFIX, Files, home_mark
+
+__all__ = ["prune"]
+
+
+async def prune(client: Client, backend: str, store: Store) -> list[str]:
+    """Remove instances and directories that no sandbox of this hermes home has any more; say what went.
+
+    Only what says in its directory that it is of this home, and of this user, is looked at.
+    """
+    records = {one.id: one for one in await asyncio.to_thread(store.all) if one.backend == backend}
+    running = await client.instances(f"{PREFIX}*")
+    gone: list[str] = []
+    for base in await asyncio.to_thread(_directories):
+        mark = await asyncio.to_thread(_mark, base)
+        if mark is None:
+            continue
+        name, record = base.name, records.get(str(mark["id"]))
+        why = _surplus(mark, record, running=name in running, base=base)
+        if why is None:
+            continue
+        if name in running and not await asyncio.to_thread(end, running[name], name):
+            continue
+        files = Files(str(mark["id"]), base, _host_run(record) or default_dir(f"singularity-{mark['id']}"))
+        await asyncio.to_thread(forget_logs, name)
+        if not await asyncio.to_thread(files.remove):
+            gone.append(f"{'instance' if name in running else 'directory'} {name} removed ({why})")
+    return gone
+
+
+def _directories() -> list[Path]:
+    """Return the directories of sandboxes in every place where they may be."""
+    found: list[Path] = []
+    for _, path, _ in workdir.candidates():
+        if path is not None:
+            found += sorted(path.glob(f"{PREFIX}*"))
+    return found
+
+
+def _mark(base: Path) -> dict[str, Any] | None:
+    """Return what a directory says of itself, None when it is not ours to remove."""
+    try:
+        fd = os.open(base / MARK, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(fd, encoding="utf-8") as file:
+            mark = json.loads(file.read(10_000))
+            owner = os.fstat(file.fileno()).st_uid
+    except (OSError, ValueError):
+        return None
+    if not isinstance(mark, dict) or owner != os.geteuid() or mark.get("home") != home_mark():
+        return None
+    return mark if base.name == f"{PREFIX}{mark.get('id')}" else None
+
+
+def _surplus(mark: dict[str, Any], record: SandboxRecord | None, *, running: bool, base: Path) -> str | None:
+    if record is None:
+        return "no sandbox has it"
+    if not record.named and owner_state(record) == "dead":
+        return "its hermes has ended"
+    if mark.get("keep") or running:
+        return None
+    ttl = float(mark.get("ttl") or 0)
+    age = time.time() - max(record.last_used, record.created)
+    return f"not used for {age / 86400:.1f} days" if ttl and age > ttl else None
+
+
+def _host_run(record: SandboxRecord | None) -> str | None:
+    found = record.locator.get("host_run") if record is not None else None
+    return found if isinstance(found, str) else None

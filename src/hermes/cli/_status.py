@@ -1,0 +1,44 @@
+"""One line on stderr that says what takes so long."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from ._report import clean, say
+
+EVERY = 5.0  # seconds between lines where nobody can watch one change
+
+
+@contextlib.contextmanager
+def status_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Yield what takes lines of progress. On a terminal the last one stays in sight until the end."""
+    if not quiet and sys.stderr.isatty():
+        shown = False
+
+        def change(line: str) -> None:
+            nonlocal shown
+            width = shutil.get_terminal_size().columns - 1
+            sys.stderr.write("\r\x1b[K" + f"hermes: {clean(line)}"[:width])
+            sys.stderr.flush()
+            shown = True
+
+        try:
+            yield change
+        finally:
+            if shown:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+        return
+    last = 0.0
+
+    def now_and_then(line: str) -> None:
+        nonlocal last
+        if not quiet and line.strip() and time.monotonic() - last > EVERY:
+            last = time.monotonic()
+            say(line)
+
+    yield now_and_then

@@ -1,0 +1,123 @@
+"""Limits of a container: a runaway is held, and the sandbox answers afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import hermes
+from _containers import ROOT, inspect, python, sandbox, text
+
+MIB = 1 << 20
+V1 = Path("/sys/fs/cgroup/memory").is_dir()
+
+
+def limit_file(v1: str, v2: str) -> str:
+    return f"/sys/fs/cgroup/{v1 if V1 else v2}"
+
+
+@pytest.mark.root_only
+async def test_a_fork_bomb_is_held(place: str) -> None:
+    async with sandbox(place, limits={"pids": 100}) as box:
+        assert await text(box, f"cat {limit_file('pids/pids.max', 'pids.max')}") == "100"
+        bomb = """
+import os, time
+made = failed = 0
+for _ in range(2000):
+    try:
+        if os.fork() == 0:
+            time.sleep(20)
+            os._exit(0)
+        made += 1
+    except OSError as error:
+        failed += 1
+print(made, failed)
+"""
+        result = await box.run("python3 -", stdin=bomb.encode(), timeout=15)
+        made, failed = map(int, result.text.split())
+        assert made < 100
+        assert failed == 2000 - made
+        assert await text(box, "echo back") == "back"
+        # What it left behind fills the limit for a while: the sandbox's own means end it.
+        for job in await box.jobs():
+            await box.kill(job.id)
+        await text(box, "true | true | true")
+
+
+@pytest.mark.root_only
+async def test_a_shell_bomb_ends_with_its_timeout(place: str) -> None:
+    async with sandbox(place, limits={"pids": 100}) as box:
+        result = await box.run("bomb() { bomb | bomb & }; bomb; sleep 30", timeout=2)
+        assert result.timed_out
+        for _ in range(50):
+            result = await box.run("cat /proc/[0-9]*/comm | wc -l")
+            if result.exit_code == 0 and int(result.text) < 20:
+                break
+            await asyncio.sleep(0.1)
+        assert int(result.text) < 20
+        assert await text(box, "echo back") == "back"
+
+
+@pytest.mark.root_only
+async def test_a_memory_bomb_is_killed_and_the_sandbox_lives(place: str) -> None:
+    async with sandbox(place, limits={"memory": 128 * MIB}) as box:
+        assert await text(
+            box, f"cat {limit_file('memory/memory.limit_in_bytes', 'memory.max')}"
+        ) == str(128 * MIB)
+        await box.run("x=kept")
+        result = await box.run("python3 -c 'x = bytearray(400 << 20); print(len(x))'")
+        assert result.exit_code == 137
+        assert result.stdout == b""
+        assert (await box.run("echo $x")).text == "kept\n"
+
+
+@pytest.mark.root_only
+async def test_memory_that_files_take_counts(place: str) -> None:
+    """Places in memory, the directory of the guest's socket and what the engine leaves open are no way round."""
+    async with sandbox(place, limits={"memory": 128 * MIB}) as box:
+        for point in ("/scratch", "/run/hermes", "/sys/fs/cgroup"):
+            result = await box.exec(f"head -c 400M /dev/zero >{point}/big; stat -c %s {point}/big; rm -f {point}/big")
+            assert int((result.text.split() or ["0"])[-1]) < 128 * MIB, (point, result)
+            assert await text(box, "echo back") == "back"
+
+
+@pytest.mark.root_only
+async def test_cores_are_limited(place: str) -> None:
+    async with sandbox(place, limits={"cpus": 0.5}) as box:
+        found = await text(
+            box, f"cat {limit_file('cpu/cpu.cfs_quota_us', 'cpu.max')} {limit_file('cpu/cpu.cfs_period_us', 'cpu.max')}"
+        )
+        quota, period = map(int, found.split()[:2])
+        assert quota / period == 0.5
+        spent = await python(
+            box,
+            "import os, time\n"
+            "for _ in range(2):\n"
+            "    if os.fork() == 0:\n"
+            "        end = time.monotonic() + 2\n"
+            "        while time.monotonic() < end: pass\n"
+            "        os._exit(0)\n"
+            "os.wait(); os.wait()\n"
+            "t = os.times(); print(t.children_user + t.children_system)\n",
+        )
+        assert float(spent) < 2.0  # two of them took four without a limit
+
+
+@pytest.mark.root_only
+async def test_a_sandbox_that_asks_for_nothing_has_limits(place: str) -> None:
+    async with sandbox(place) as box:
+        limits = (await inspect(box))["HostConfig"]
+        assert 0 < limits["PidsLimit"] <= 1024
+        assert 0 < limits["Memory"] < 1 << 50
+        assert limits["MemorySwap"] == limits["Memory"]
+
+
+@pytest.mark.skipif(ROOT, reason="root's engine enforces limits")
+async def test_limits_that_a_rootless_engine_cannot_enforce_are_refused() -> None:
+    if not V1:
+        return  # with cgroup v2 they may be enforced
+    for limits in ({"memory": 128 * MIB}, {"cpus": 1}, {"pids": 100}):
+        with pytest.raises(hermes.UnsupportedError, match="nothing was started"):
+            await sandbox("podman", limits=limits).open()
