@@ -8,7 +8,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Wanted", "find_or_create", "place_of", "remove"]
 
 SWEEP_EVERY = 3600.0
+Origin = Literal["there", "new", "anew"]
 COMMON = ("image", "network", "limits", "persistent", "keep")
 
 
@@ -90,10 +91,10 @@ async def locked(store: Store, backend: str, name: str) -> AsyncIterator[None]:
 
 async def find_or_create(
     wanted: Wanted, config: Config, store: Store, *, create: bool
-) -> tuple[Backend, SandboxRecord, bool]:
-    """Return the place under a name, its record, and whether it was there already. Call it under the lock.
+) -> tuple[Backend, SandboxRecord, Origin]:
+    """Return the place under a name, its record, and where it comes from. Call it under the lock.
 
-    A place that sleeps is woken. One that is gone is made anew.
+    A place that sleeps is woken. One that is gone is made anew, with the files that are left of it.
 
     :param create: False leaves a place that is gone or sleeps as it is
     :raises SandboxGone: there is none that runs, and none was to be made
@@ -113,7 +114,7 @@ async def find_or_create(
             if not wanted.recreate:
                 raise _differs(record, other)
             await place.destroy(keep_files=True)
-            return *await _create(wanted, config, store, record.id), False
+            return *await _create(wanted, config, store, record.id), "anew"
         if state == "stopped" and create:
             try:
                 await place.resume()
@@ -123,7 +124,7 @@ async def find_or_create(
             except SandboxGone:
                 state = "gone"
         if state == "running":
-            return place, record, True
+            return place, record, "there"
     if not create:
         which = f"{wanted.backend} sandbox '{wanted.name}'"
         if record is None:
@@ -137,7 +138,8 @@ async def find_or_create(
         # Its container, say, was removed by somebody; the files of its own were not.
         with contextlib.suppress(HermesError):
             await place.destroy(keep_files=True)
-    return *await _create(wanted, config, store, None if record is None else record.id), False
+        return *await _create(wanted, config, store, record.id), "anew"
+    return *await _create(wanted, config, store), "new"
 
 
 def _differences(wanted: Wanted, record: SandboxRecord, config: Config) -> list[str]:
@@ -170,6 +172,7 @@ async def _create(
     wanted: Wanted, config: Config, store: Store, ident: str | None = None
 ) -> tuple[Backend, SandboxRecord]:
     kind = backends.load(wanted.backend)
+    again = ident is not None  # its files are there: the record, without which nobody finds them, stays
     ident = ident or secrets.token_hex(8)
     await _sweep(kind, config, store, wanted)
     place = kind(_spec(wanted, ident), config)
@@ -197,7 +200,7 @@ async def _create(
         record.locator = await place.create()
         await asyncio.to_thread(store.put, record)
     except BaseException as error:
-        if not (isinstance(error, HermesError) and error.context.get("left")):
+        if not again and not (isinstance(error, HermesError) and error.context.get("left")):
             await asyncio.to_thread(store.remove, record)
         raise
     return place, record

@@ -131,14 +131,15 @@ class Sandbox:
         await asyncio.to_thread(backends.load, self.backend)  # imports it
         store, config = self._store, self._config
         async with locked(store, self.backend, self.name):
-            place, record, there = await find_or_create(self._wanted(), config, store, create=create)
+            place, record, origin = await find_or_create(self._wanted(), config, store, create=create)
             self._place, self._record, self.id = place, record, record.id
             try:
                 await self._attach(start=create)
             except BaseException:
-                if not there:
+                if origin != "there":
                     with contextlib.suppress(Exception):
-                        await place.destroy()
+                        await place.destroy(keep_files=origin == "anew")
+                if origin == "new":
                     await asyncio.to_thread(store.remove, record)
                 raise
         return self
@@ -212,6 +213,7 @@ class Sandbox:
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
         channel, self._open_channel = self._open_channel, None
+        self._sessions.clear()  # the next guest may be another one, which knows none of them
         if channel is not None:
             await channel.close()
 

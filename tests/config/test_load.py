@@ -114,7 +114,7 @@ def test_a_key_of_both_is_ours_unless_it_is_a_section_of_theirs(file: Path) -> N
         ("timeout: true\n", 1, "timeout: expected a duration such as 30s or 10m, found true or false"),
         ("timeout: -3\n", 1, "timeout: '-3' is not a duration: it must be 0 or more"),
         ("sandbox: [a]\n", 1, "sandbox: expected text, found a list"),
-        ("sandbox: 7\n", 1, "sandbox: expected text, found '7'"),
+        ("sandbox: 1.5\n", 1, "sandbox: expected text, found '1.5'"),
         ("approvals:\n  mode: maybe\n", 2, "approvals.mode: expected one of ask, strict, off, found 'maybe'"),
         ("sandbox: !thing 3\n", 1, "sandbox: expected text"),
         ("1: x\n", 1, "the key 1 must be text"),

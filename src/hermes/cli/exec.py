@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hermes.errors import HermesError, exit_code, status
+from hermes._json import error_object, result_object
+from hermes.errors import HermesError, exit_code
 
 from . import _options as options
 from ._place import Chosen, choose
@@ -92,7 +93,8 @@ def exec_(
             raise
         if ctx.obj.debug:
             report(error, debug=True)
-        _print(_error(error, chosen, session))
+        where = {"backend": chosen and chosen.backend, "sandbox": chosen and chosen.name}
+        _print(error_object(error, **where, session=session))
         return exit_code(error)
 
 
@@ -124,7 +126,8 @@ async def _exec(
         if signals.number is not None and code == 130:
             code = 128 + signals.number
         if as_json:
-            _print(_object(result, code, chosen, boxes[0].name, given["session"]))
+            where = {"backend": chosen.backend, "sandbox": boxes[0].name, "session": given["session"]}
+            _print(result_object(result, code, **where))
         elif result.out_of_memory and not quiet:
             say("the command ran out of memory: the limit is limits.memory.")
         elif result.timed_out and not quiet:
@@ -160,65 +163,6 @@ async def _call(
     return await box.run(command, **given)
 
 
-# --- JSON
-
-
-def _object(result: Any, code: int, chosen: Chosen, name: str, session: str | None) -> dict[str, Any]:
-    spill = result.spill
-    found = {
-        "status": result.status,
-        "exit_code": code,
-        "stdout": result.stdout.decode("utf-8", "replace"),
-        "stderr": result.stderr.decode("utf-8", "replace"),
-        "duration_s": round(result.duration, 6),
-        "timed_out": result.timed_out,
-        "truncated": result.truncated,
-        "cwd": _text(result.cwd),
-        "backend": chosen.backend,
-        "sandbox": name,
-        "session": session,
-        "spill": None if spill is None else _spill(spill),
-        "error": None,
-    }
-    if result.out_of_memory:
-        found["out_of_memory"] = True
-    for key in ("stdout", "stderr"):
-        data: bytes = getattr(result, key)
-        try:
-            data.decode("utf-8")
-        except UnicodeDecodeError:
-            import base64
-
-            found[f"{key}_b64"] = base64.b64encode(data).decode("ascii")
-    return found
-
-
-def _error(error: HermesError, chosen: Chosen | None, session: str | None) -> dict[str, Any]:
-    return {
-        "status": status(error),
-        "exit_code": exit_code(error),
-        "stdout": "",
-        "stderr": "",
-        "duration_s": 0.0,
-        "timed_out": False,
-        "truncated": False,
-        "cwd": None,
-        "backend": chosen.backend if chosen else None,
-        "sandbox": chosen.name if chosen else None,
-        "session": session,
-        "spill": None,
-        "error": {
-            "code": error.code,
-            "message": _text(error.message),
-            "hint": _text(error.hint) if error.hint else None,
-        },
-    }
-
-
-def _text(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
 def _print(found: dict[str, Any]) -> None:
     import json
     import sys
@@ -226,8 +170,3 @@ def _print(found: dict[str, Any]) -> None:
     sys.stdout.flush()
     data = json.dumps(found, ensure_ascii=False) + "\n"
     sys.stdout.buffer.write(data.encode("utf-8", "replace"))
-
-
-def _spill(spill: Any) -> dict[str, Any]:
-    """Return a spill file's facts; with a note where not all of the output is in it."""
-    return {"path": _text(spill.path), "bytes": spill.bytes, "complete": spill.complete, "note": spill.note}

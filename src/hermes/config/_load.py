@@ -166,6 +166,8 @@ def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
             raise _wrong(at, str(error), where(at)) from None
         if value == 0 and type(None) in options:
             raise _wrong(at, "must be more than 0; 'none' stands for no limit", where(at))
+    if main is str and type(value) is int:
+        value = str(value)  # a user's number, say
     try:
         return msgspec.convert(value, main)
     except msgspec.ValidationError:

@@ -15,8 +15,9 @@ import pytest
 import hermes
 from _containers import IMAGES, ROOT, asked, container, containers, engine, inspect, sandbox, text, until
 from hermes.backends.docker._prune import _home_mark
-from hermes.config import Lifetime
+from hermes.config import Lifetime, load
 from hermes.errors import BackendError, SandboxDiffers
+from hermes.places import remove
 from hermes.state import Store
 
 CLIENT = """
@@ -77,7 +78,7 @@ async def test_the_container_says_whose_it_is(place: str) -> None:
         assert labels["hermes.name"] == "label"
         assert labels["hermes.named"] == labels["hermes.keep"] == "yes"
         assert labels["hermes.ttl"] == str(7 * 24 * 3600)
-        assert labels["hermes.home"] == _home_mark()
+        assert labels["hermes.home"] == await asyncio.to_thread(_home_mark)
         await box.destroy()
     async with sandbox(place) as box:
         seen = await inspect(box)
@@ -179,7 +180,7 @@ async def test_a_sandbox_that_cannot_be_attached_to_loses_no_files(place: str, h
 
 async def test_a_timeout_leaves_no_process(place: str) -> None:
     def running() -> list[str]:
-        return asked(place, "top", container(box), "-eo", "args").splitlines()[1:]
+        return asked(place, "top", container(box), "-eo", "pid,args").splitlines()[1:]
 
     async with sandbox(place) as box:
         await box.run("true")
@@ -233,12 +234,9 @@ async def test_an_unnamed_one_whose_client_was_killed_ends_and_is_removed(place:
     await asyncio.to_thread(one.communicate)
     mark = ("ps", "--all", "--quiet", "--filter", f"label=hermes.id={ident}")
     assert await until(lambda: asked(place, *mark) == "", 15)
-    record = (await asyncio.to_thread(Store().all))[0]
+    record = (await asyncio.to_thread(lambda: Store().all()))[0]
     assert record.id == ident
-    from hermes.config import load
-    from hermes.places import remove
-
-    await remove(record, load(), Store())
+    await remove(record, *await asyncio.to_thread(lambda: (load(), Store())))
 
 
 @pytest.mark.docker_engine
@@ -250,7 +248,7 @@ async def test_an_engine_that_is_down_is_said_and_no_other_place_is_taken(
         with pytest.raises(BackendError, match="does not answer.*nothing was started") as caught:
             await sandbox("docker", **options).open()
         assert caught.value.code == "backend_unavailable"
-    assert await asyncio.to_thread(Store().all) == []
+    assert await asyncio.to_thread(lambda: Store().all()) == []
     assert not (hermes_home / "sandboxes").exists()
 
 

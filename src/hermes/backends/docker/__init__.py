@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hermes.config import Config
+from hermes.config import Config, Lifetime
 from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedError
 from hermes.guest.dirs import SOCKET
 
@@ -23,11 +23,13 @@ from ._image import ensure, no_image
 from ._metadata import block_metadata
 from ._plan import Plan, plan_for
 from ._prune import labels, prune
+from ._seccomp import profile_for
 
 if TYPE_CHECKING:
     from hermes.state import Store
 
 GUEST_SECONDS = 10.0
+NO_FILTER = "its engine filters no system calls"
 POST_CREATE_SECONDS = 3600.0
 
 
@@ -136,9 +138,10 @@ class DockerBackend(Backend):
         if plan.network == "internal":
             await engine.ask("network", "create", "--internal", *label, name)
         for volume in files.volumes:
-            await engine.ask("volume", "create", *label, volume)
+            if (await engine.call("volume", "inspect", volume)).code != 0:
+                files.new_volumes.append(volume)
+                await engine.ask("volume", "create", *label, volume)
         limits = {**container.default_limits(engine.facts), **self.spec.limits}
-        idle = 0.0 if self.spec.keep else self.spec.lifetime.idle_stop - self.spec.lifetime.idle_guest
         arguments = container.run_arguments(
             plan.options,
             user=user,
@@ -149,19 +152,25 @@ class DockerBackend(Backend):
             args=[*plan.args, *files.keep_id()],
             run_mount=files.run_mount(),
         )
+        profile = contextlib.ExitStack()
+        narrowed = await asyncio.to_thread(profile.enter_context, profile_for(engine.facts, plan.args))
         argv = (
             *("run", "--detach", "--pull", "never", "--name", name, "--hostname", name[:63].rstrip("-.")),
             *(() if self.spec.named else ("--rm",)),
             *label,
             *arguments,
+            *narrowed,
             *("--entrypoint", "/bin/sh", plan.image.reference, "-c"),
-            container.init_script(0 if self.spec.keep else max(idle, 60.0)),
+            container.init_script(0 if self.spec.keep else _idle(self.spec.lifetime)),
         )
-        done = await engine.call(*argv)
-        if done.code != 0 and no_image(done.err):
-            # Looking first would cost every start the time of a call.
-            await ensure(engine, plan.image, self.progress)
+        try:
             done = await engine.call(*argv)
+            if done.code != 0 and no_image(done.err):
+                # Looking first would cost every start the time of a call.
+                await ensure(engine, plan.image, self.progress)
+                done = await engine.call(*argv)
+        finally:
+            await asyncio.to_thread(profile.close)
         if done.code != 0:
             raise BackendError(
                 f"the container could not be started: {done.said}",
@@ -179,7 +188,7 @@ class DockerBackend(Backend):
             "block": plan.network == "on" and plan.options.metadata == "blocked",
             "local": engine.facts.local,
             "limits": limits,
-            "reasons": plan.reasons,
+            "reasons": [*plan.reasons, *([] if engine.facts.seccomp else [NO_FILTER])],
             "env": dict(plan.env),
         }
 
@@ -221,18 +230,19 @@ class DockerBackend(Backend):
 
     async def _undo(self, engine: Engine, files: Files, name: str, error: BaseException) -> None:
         left: list[str] = []
-        for what in (("rm", "--force", "--volumes", name), ("network", "rm", name)):
-            try:
-                done = await engine.call(*what)
-            except HermesError as failure:
-                left.append(f"{name} ({failure.message})")
-            else:
-                if what[0] == "rm" and done.code != 0 and not missing(done.err):
-                    left.append(name)
-        for volume in files.volumes:
+        try:
+            done = await engine.remove(name)
+        except HermesError as failure:
+            left.append(f"{name} ({failure.message})")
+        else:
+            if done.code != 0 and not missing(done.err):
+                left.append(name)
+        with contextlib.suppress(HermesError):
+            await engine.call("network", "rm", name)
+        for volume in files.new_volumes:
             with contextlib.suppress(HermesError):
                 await engine.call("volume", "rm", "--force", volume)
-        left += await self._remove_files(engine, files.host_run)
+        left += await self._remove_files(engine, files.host_run, files.kept)
         self._made = {}
         if left and isinstance(error, HermesError):
             error.context["left"] = left
@@ -356,7 +366,7 @@ class DockerBackend(Backend):
         made, engine = self._made, self._engine
         left: list[str] = []
         if made and engine is not None:
-            done = await engine.call("rm", "--force", "--volumes", made["container"])
+            done = await engine.remove(made["container"])
             if done.code != 0 and not missing(done.err):
                 left.append(f"container {made['name']} ({done.said})")
             if made["network"]:
@@ -392,6 +402,11 @@ class PodmanBackend(DockerBackend):
     """The same, always with podman."""
 
     name: ClassVar[str] = "podman"
+
+
+def _idle(life: Lifetime) -> float:
+    """Return the seconds with nothing running after which a container ends, as its guest did before."""
+    return max(life.idle_stop - life.idle_guest, min(life.idle_stop, 60.0), 1.0)
 
 
 def _is_locator(locator: Mapping[str, Any]) -> bool:

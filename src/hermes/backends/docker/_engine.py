@@ -26,7 +26,8 @@ class Facts:
     """What an engine said of itself.
 
     ``local``: it sees the files of this machine, and its containers share our kernel. ``rootless``: root
-    inside is the user outside. ``remapped``: users inside are others outside. ``limits``: those it enforces.
+    inside is the user outside. ``remapped``: users inside are others outside. ``profile``: the file of its
+    filter of system calls, where it says. ``limits``: those it enforces.
     """
 
     podman: bool = False
@@ -34,6 +35,7 @@ class Facts:
     rootless: bool = False
     remapped: bool = False
     seccomp: bool = True
+    profile: str = ""
     limits: frozenset[str] = frozenset({"cpus", "memory", "pids"})
     cpus: int = field(default_factory=lambda: os.cpu_count() or 1)
     memory: int = 0
@@ -81,6 +83,12 @@ class Engine:
         if done.code != 0:
             raise BackendError(f"'{self.name} {args[0]}' failed: {done.said}")
         return done.out
+
+    async def remove(self, container: str) -> Done:
+        """Kill and remove a container; see :meth:`call`."""
+        # Podman would ask it to stop first and give it ten seconds.
+        at_once = ("--time", "0") if self.name == "podman" or self.facts.podman else ()
+        return await self.call("rm", "--force", *at_once, "--volumes", container)
 
     async def inspect(self, container: str) -> dict[str, Any] | None:
         """Return what the engine knows of a container, None when there is none.
@@ -171,6 +179,7 @@ def _podman_facts(said: Mapping[str, Any]) -> Facts:
         local=not host.get("serviceIsRemote", False),
         rootless=rootless,
         seccomp=bool(security.get("seccompEnabled", True)),
+        profile=str(security.get("seccompProfilePath") or ""),
         limits=limits,
         cpus=int(host.get("cpus") or 1),
         memory=int(host.get("memTotal") or 0),
@@ -187,10 +196,16 @@ async def engine_for(options: Docker, kind: str = "docker") -> Engine:
     :param kind: ``podman`` where the user asked for that place
     :raises BackendError: code ``backend_unavailable``; none works here
     """
-    programs = [options.program] if options.program != "auto" else ["docker", "podman"]
-    if kind == "podman" and options.program == "auto":
+    chosen = options.context or os.environ.get("DOCKER_CONTEXT") or os.environ.get("DOCKER_HOST")
+    if options.program != "auto":
+        programs = [options.program]
+    elif kind == "podman":
         programs = ["podman"]
-    key = (*programs, options.context or "", *(os.environ.get(v, "") for v in ("DOCKER_HOST", "PATH")))
+    elif chosen and await asyncio.to_thread(shutil.which, "docker"):
+        programs = ["docker"]  # this very engine is meant, and no other one
+    else:
+        programs = ["docker", "podman"]
+    key = (*programs, chosen or "", os.environ.get("PATH", ""))
     if key in _known:
         return _known[key]
     failures: list[BackendError] = []
@@ -227,8 +242,7 @@ def _is_down(text: str) -> bool:
             "permission denied while trying to connect",
             "cannot connect to podman",
             "unable to connect to podman",
-            "connection refused",
-            "i/o timeout",
+            "failed to connect to the docker api",
         )
     )
 

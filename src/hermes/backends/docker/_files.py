@@ -29,7 +29,8 @@ class Files:
 
     They are directories of this machine when the engine sees those and the user inside is one that we can
     make files for; the guest's socket is then reached without any process in between. Making one blocks.
-    ``mounts``: those of workspace, home and skills. ``volumes``: those that it takes.
+    ``mounts``: those of workspace, home and skills. ``volumes``: those that it takes; ``new_volumes``: those
+    made for it now. ``kept``: the directories were there before, with files of this sandbox.
     """
 
     def __init__(self, spec: Spec, plan: Plan, facts: Facts) -> None:
@@ -45,6 +46,8 @@ class Files:
         self._own = own
         self.mounts = self._mounts()
         self.volumes = [] if self._shared else [f"hermes-{spec.id}-{name}" for name, _ in own]
+        self.new_volumes: list[str] = []
+        self.kept = False
 
     @property
     def to_chown(self) -> str | None:
@@ -64,6 +67,7 @@ class Files:
             return
         assert self.host_uid is not None
         gid = os.getegid() if self.host_uid == os.geteuid() else self.host_uid
+        self.kept = self._base.exists()
         self._base.mkdir(0o700, parents=True, exist_ok=True)
         for name, _ in self._own:
             make_private(self._base / name, self.host_uid, gid)

@@ -67,7 +67,7 @@ async def prune(engine: Engine, store: Store) -> list[str]:
         if why is None:
             known.add(ident)
             continue
-        done = await engine.call("rm", "--force", "--volumes", container)
+        done = await engine.remove(container)
         if done.code == 0 or missing(done.err):
             gone.append(f"container {inspected['Name'].lstrip('/')} removed ({why})")
             ended.add(ident)

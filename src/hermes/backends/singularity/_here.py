@@ -3,19 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+import subprocess
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from hermes.errors import BackendError
 
+from .._command import Done
 from ._client import Client, end, forget_logs, host, last_words, runs
 from ._files import Files, privileges
 from ._plan import Plan
 
-__all__ = ["Here", "Runner"]
+__all__ = ["Here", "Runner", "to_its_end"]
 
 START_SECONDS = 120.0
 GUEST_SECONDS = 10.0
+
+
+async def to_its_end(work: Coroutine[Any, Any, Done]) -> Done:
+    """Let a client finish although the wait for it is cancelled: one that is killed may still have started
+    something, which would only show after the clean-up."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+def _run(argv: Sequence[str], env: Mapping[str, str]) -> Done:
+    """Run a client to its end and return how it ended, a failure to run it included. Blocks."""
+    try:
+        done = subprocess.run(
+            argv,
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=START_SECONDS,
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Done(-1, "", str(error))
+    return Done(
+        done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    )
 
 
 class Runner(Protocol):
@@ -55,16 +89,22 @@ class Here:
         self._client = client
         self._files = files
         self._instance = instance
+        self._starting: asyncio.Future[Done] | None = None
 
     async def start(self, plan: Plan, image: str, progress: Callable[[str], None]) -> None:
-        """Start it, and wait for the guest."""
+        """Start it, and wait for the guest, which may answer long before the client is done."""
         client, files = self._client, self._files
         arguments = await asyncio.to_thread(files.arguments, plan)
-        done = await client.call(
-            *("instance", "start", *arguments, image, self._instance),
-            timeout=START_SECONDS,
-            env=client.environment(gpus=plan.options.nv or plan.options.rocm),
-        )
+        argv = [client.path, "-q", "instance", "start", *arguments, image, self._instance]
+        env = client.environment(gpus=plan.options.nv or plan.options.rocm)
+        # In a thread to its end, whatever becomes of us: a client that is killed may still have started
+        # something, which would only show after the clean-up.
+        starting = self._starting = asyncio.get_running_loop().run_in_executor(None, _run, argv, env)
+        while not starting.done():
+            if await asyncio.to_thread(files.guest_answers):
+                return
+            await asyncio.wait([starting], timeout=0.005)
+        done = starting.result()
         if done.code != 0:
             words = done.said or await asyncio.to_thread(last_words, self._instance)
             raise BackendError(
@@ -73,11 +113,17 @@ class Here:
             )
         await asyncio.to_thread(files.wait_for_guest, GUEST_SECONDS)
 
+    async def _started(self) -> None:
+        """Wait until a client that still starts it is done."""
+        if self._starting is not None:
+            await asyncio.shield(self._starting)
+
     async def runs(self) -> bool:
         """What the client wrote as it started is looked at before it is asked."""
         return await self._pid() is not None
 
     async def _pid(self) -> int | None:
+        await self._started()
         pid = await asyncio.to_thread(self._files.read_pid)
         if pid is not None and await asyncio.to_thread(runs, pid, self._instance):
             return pid

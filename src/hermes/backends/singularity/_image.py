@@ -95,7 +95,7 @@ async def ensure(client: Client, image: Image, work: Path, progress: Callable[[s
     if image.path is not None:
         return image.path
     digest = await _digest(image)
-    cache = cache_dir(work)
+    cache = await asyncio.to_thread(cache_dir, work)
     key = hashlib.sha256(f"{image.source}\n{digest}".encode()).hexdigest()[:24]
     made = cache / f"{key}.sif"
     if await asyncio.to_thread(made.exists):

@@ -37,7 +37,7 @@ async def prune(client: Client, backend: str, store: Store) -> list[str]:
             continue
         if name in running and not await asyncio.to_thread(end, running[name], name):
             continue
-        files = Files(str(mark["id"]), base, _host_run(record) or default_dir(f"singularity-{mark['id']}"))
+        files = await asyncio.to_thread(_files, base, str(mark["id"]), record)
         await asyncio.to_thread(forget_logs, name)
         if not await asyncio.to_thread(files.remove):
             gone.append(f"{'instance' if name in running else 'directory'} {name} removed ({why})")
@@ -79,6 +79,6 @@ def _surplus(mark: dict[str, Any], record: SandboxRecord | None, *, running: boo
     return f"not used for {age / 86400:.1f} days" if ttl and age > ttl else None
 
 
-def _host_run(record: SandboxRecord | None) -> str | None:
+def _files(base: Path, ident: str, record: SandboxRecord | None) -> Files:
     found = record.locator.get("host_run") if record is not None else None
-    return found if isinstance(found, str) else None
+    return Files(ident, base, found if isinstance(found, str) else default_dir(f"singularity-{ident}"))

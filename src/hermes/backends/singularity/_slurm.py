@@ -18,6 +18,7 @@ from hermes.errors import BackendError, SandboxGone, Unreachable
 from .._command import Done, run_client
 from ._client import Client, forget_logs
 from ._files import Files, privileges, write
+from ._here import to_its_end
 from ._plan import Plan
 
 __all__ = ["SlurmJob"]
@@ -90,16 +91,22 @@ class SlurmJob:
     async def start(self, plan: Plan, image: str, progress: Callable[[str], None]) -> None:
         """Submit the job, wait in the queue, and wait until the instance runs on its node."""
         await asyncio.to_thread(self._prepare, plan, image)
-        done = await self._ask("sbatch", *self._options(plan), str(self._files.base / "job.sh"))
-        number = done.out.strip().partition(";")[0]
-        if done.code != 0 or not number.isdigit():
+        self._number = ""
+        done = await to_its_end(self._submit(plan))
+        if done.code != 0 or not self._number:
             raise BackendError(
                 f"SLURM did not take the job: {done.said}; nothing was started",
                 hint="'sinfo' lists partitions; the settings are in singularity.slurm.",
             )
-        self._number = number
-        await asyncio.to_thread(write, self._files.base / "job", number)
         await self._wait(progress)
+
+    async def _submit(self, plan: Plan) -> Done:
+        done = await self._ask("sbatch", *self._options(plan), str(self._files.base / "job.sh"))
+        number = done.out.strip().partition(";")[0]
+        if done.code == 0 and number.isdigit():
+            self._number = number
+            await asyncio.to_thread(write, self._files.base / "job", number)
+        return done
 
     def _prepare(self, plan: Plan, image: str) -> None:
         files = self._files
