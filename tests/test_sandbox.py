@@ -259,6 +259,20 @@ async def test_a_session_whose_files_were_removed_goes_on() -> None:
         assert (await box.run("echo $x", timeout=10)).text == "1\n"
 
 
+async def test_what_a_command_does_to_its_input_ends_with_it() -> None:
+    async with hermes.Sandbox("local") as box:
+        for change in (
+            "exec </etc/passwd; read line",
+            "exec <&-",
+            "exec 0>/dev/full",
+            "exec <&- 3</etc/passwd",
+        ):
+            await box.run(change)
+            assert (await box.run("readlink /proc/self/fd/0; cat")).text == "/dev/null\n"
+        await box.run("trap 'cat; echo bye' EXIT")
+        assert (await box.run("exit 6", stdin=b"rest,")).text == "rest,bye\n"  # the trap still has it
+
+
 async def test_a_guest_that_nobody_can_find_ends() -> None:
     async with hermes.Sandbox("local", name="lost-socket", lifetime=Lifetime(idle_guest=4)) as box:
         await box.run("sleep 300 &")

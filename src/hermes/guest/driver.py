@@ -10,9 +10,8 @@ from typing import Dict, List, Optional, Set, Tuple
 BASH = r"""exec 3<&-
 BASH_ARGV0=bash
 shopt -s expand_aliases
-__h_d=@DIR@ __h_m=@MARK@
-__h_b=$__h_d/bash __h_o=$__h_d/o __h_e=$__h_d/e __h_i=$__h_d/i __h_s=$__h_d/state __h_c=$__h_d/ctl
-__h_n=/dev/null __h_task=-1 __h_unset= __h_pre=
+__h_d=@DIR@
+__h_b=$__h_d/bash __h_o=$__h_d/o __h_e=$__h_d/e __h_task=-1 __h_unset= __h_pre=
 export HERMES_TASK=
 __h_return() { builtin return "$1"; }
 __h_dump() {
@@ -20,43 +19,47 @@ __h_dump() {
   (( $# )) && { builtin printf 'builtin set --'; builtin printf ' %q' "$@"; builtin echo; }
   builtin printf '\0'
 }
-__h_jobs() { builtin printf J; builtin jobs -p; builtin printf '\0'; }
 # traps are listed at top level, since a function has its own
-__h_save='\builtin eval "$__h_pre"; HERMES_TASK=$__h_m.$((__h_task + 1)); \builtin trap "$__h_urg" URG;'
-__h_save+=' \builtin trap -p >"$__h_s" || \builtin :; __h_dump "$@" >"$__h_s" 2>/dev/null || \builtin :;'
-__h_save+=' __h_return "$__h_status"'
-__h_report='__h_status=$?; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_c"'
-__h_report+=' || \builtin exit "$__h_status"'
-__h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >"$__h_c" || \builtin :;'
-__h_exit+=' \builtin eval "$__h_save"'
-__h_stop='__h_pre=$__h_rest __h_keep=:$BASHOPTS:$SHELLOPTS:; \builtin shopt -s extdebug; \builtin set -T; \builtin trap "$__h_unwind" DEBUG'
+__h_s='\builtin eval "$__h_pre"; HERMES_TASK=@MARK@.$((__h_task + 1)); \builtin trap "\\builtin eval \"\$__h_stop\"" URG;'
+__h_s+=' \builtin trap -p >"$__h_d/state" || \builtin :; __h_dump "$@" >"$__h_d/state" || \builtin :;'
+__h_s+=' __h_return "$__h_status"'
+__h_r='__h_status=$?; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_d/ctl"'
+__h_r+=' || \builtin exit "$__h_status"; \exec </dev/null || \builtin :; \builtin eval "$__h_s"'
+__h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >"$__h_d/ctl" || \builtin :;'
+__h_exit+=' \builtin eval "$__h_s" 2>/dev/null'
+__h_stop='__h_pre=$__h_rest __h_keep=:$BASHOPTS:$SHELLOPTS:; \builtin shopt -s extdebug; \builtin set -T;'
+__h_stop+=' \builtin trap "__h_return \"\$((\${#BASH_SOURCE[@]} > 1 ? 2 : 0))\"" DEBUG'
 __h_rest='__h_pre=; \builtin trap - DEBUG; \builtin set +T +E;'
 __h_rest+=' \builtin test "${__h_keep#*:extdebug:}" != "$__h_keep" || \builtin shopt -u extdebug;'
 __h_rest+=' \builtin test "${__h_keep#*:functrace:}" = "$__h_keep" || \builtin set -T;'
 __h_rest+=' \builtin test "${__h_keep#*:errtrace:}" = "$__h_keep" || \builtin set -E'
-__h_unwind='__h_return "$((${#BASH_SOURCE[@]} > 1 ? 2 : 0))"'
-__h_urg='\builtin eval "$__h_stop"'
-trap "$__h_urg" URG
+trap '\builtin eval "$__h_stop"' URG
 trap '\builtin eval "$__h_exit"' EXIT
 """
 
 SH = r"""exec 3<&-
-__h_d=@DIR@ __h_m=@MARK@
-__h_b=$__h_d/bash __h_o=$__h_d/o __h_e=$__h_d/e __h_i=$__h_d/i __h_s=$__h_d/state __h_c=$__h_d/ctl
-__h_n=/dev/null __h_task=-1 __h_unset=
+__h_d=@DIR@
+__h_b=$__h_d/bash __h_o=$__h_d/o __h_e=$__h_d/e __h_task=-1 __h_unset=
 export HERMES_TASK=
 __h_return() { return "$1"; }
 __h_dump() { set; export -p; printf '\1\n'; alias; printf '\1\n'; trap; printf 'umask '; umask; set +o; printf '\0'; }
-__h_jobs() { printf J; jobs -p; printf '\0'; }
-__h_save='HERMES_TASK=$__h_m.$((__h_task + 1)); __h_dump >"$__h_s" 2>/dev/null || \:; __h_return "$__h_status"'
-__h_report='__h_status=$?; __h_task=$((__h_task + 1));'
-__h_report="$__h_report"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >"$__h_c" || \exit "$__h_status"'
-__h_exit='__h_status=$?; \printf "C%s\0" "$PWD" >"$__h_c" || \:; \eval "$__h_save"'
+__h_s='HERMES_TASK=@MARK@.$((__h_task + 1)); __h_dump >"$__h_d/state" 2>/dev/null || \:; __h_return "$__h_status"'
+__h_r='__h_status=$?; __h_task=$((__h_task + 1));'
+__h_r="$__h_r"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >"$__h_d/ctl"'
+__h_r="$__h_r"' || \exit "$__h_status"; \exec </dev/null; \eval "$__h_s"'
+__h_exit='__h_status=$?; \printf "C%s\0" "$PWD" >"$__h_d/ctl" || \:; \eval "$__h_s"'
 trap '\eval "$__h_exit"' EXIT
 """
 
-DONE = '\\eval "$__h_report"\n\\eval "$__h_save"\n'
-JOBS = '__h_jobs >"$__h_c"; __h_return "$__h_status"\n'
+# The line after a command: report, then what need not be waited for: take back an `exec <file`, and save.
+# The shell reads its lines byte by byte, hence the short names in those that come with each command.
+DONE = '\\eval "$__h_r"\n'
+# A function, so that no trap on DEBUG writes in between; gone afterwards, since each would be dumped.
+BASH_JOBS = (
+    '__h_jobs() { \\builtin printf J; \\builtin jobs -p; \\builtin printf "\\0"; }\n'
+    '__h_jobs >"$__h_d/ctl"; \\builtin unset -f __h_jobs; __h_return "$__h_status"\n'
+)
+SH_JOBS = BASH_JOBS.replace("builtin ", "")
 REST = '\\eval "$__h_rest"\n'
 
 # What a successor must not take over: the shell sets it, or assigning has side effects.

@@ -38,6 +38,7 @@ class ProtocolError(Exception):
 
 
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
+_from_json = json.JSONDecoder().raw_decode  # without the search for blanks around it, which takes as long
 
 
 def pack(obj: Dict[str, Any], raw: bytes = b"") -> bytes:
@@ -54,10 +55,10 @@ def unpack(body: bytes) -> Tuple[Dict[str, Any], bytes]:
     if size > len(body) - 4:
         raise ProtocolError("a message shorter than it says")
     try:
-        obj = json.loads(body[4 : 4 + size].decode("ascii"))
+        obj, end = _from_json(body[4 : 4 + size].decode("ascii"))
     except (ValueError, RecursionError) as error:
         raise ProtocolError("a message that is not JSON: %s" % error) from None
-    if not isinstance(obj, dict):
+    if not isinstance(obj, dict) or end != size:
         raise ProtocolError("a message that is not an object")
     return obj, body[4 + size :]
 

@@ -15,7 +15,7 @@ import termios
 import time
 from typing import Any, Deque, Dict, List, Optional, Set
 
-from .driver import BASH, DONE, JOBS, REST, SH, State, change_directory, quote, set_variables
+from .driver import BASH, BASH_JOBS, DONE, REST, SH, SH_JOBS, State, change_directory, quote, set_variables
 from .proc import (
     TICKS,
     Nanny,
@@ -268,11 +268,11 @@ class Shell:
             self.guest.loop.call_soon(self._next)
             return
         task.begin()
-        task.starts = Starts()
         self._number += 1
         task.mark = "%s.%d" % (self.mark, self._number)  # as the shell itself counts
         self._send(self._line(task))
         # The shell waits in its redirections until we have opened the other ends.
+        task.starts = Starts()
         try:
             task.readers.append(Reader(task, self._open("o", os.O_RDONLY), OUT, wait=True))
             if not task.merge:
@@ -302,9 +302,9 @@ class Shell:
             self.last and self.state is not None and self.state.errexit()
         ):
             before += "__h_return %d\n" % self.last
-        stdin = "i" if task.input is not None else "n"
+        stdin = '<"$__h_d/i" ' if task.input is not None else ""  # else the shell's own: /dev/null
         stderr = "&1" if task.merge else '"$__h_e"'
-        return '%s%s\\. "$__h_b" <"$__h_%s" >"$__h_o" 2>%s\n%s%s' % (
+        return '%s%s\\. "$__h_b" %s>"$__h_o" 2>%s\n%s%s' % (
             before, prefix, stdin, stderr, DONE, after
         )  # fmt: skip
 
@@ -418,13 +418,12 @@ class Shell:
         assert self.nanny is not None
         path = "/proc/%d/cwd" % self.nanny.child
         try:
-            actual = os.stat(path)
-        except OSError:
-            return claimed or self.cwd
-        try:
-            if os.path.isabs(claimed) and os.path.samestat(os.stat(claimed), actual):
+            actual = os.readlink(path)
+            if claimed == actual:  # nearly always; they differ where links are
                 return claimed
-            return os.readlink(path)
+            if os.path.isabs(claimed) and os.path.samestat(os.stat(claimed), os.stat(path)):
+                return claimed
+            return actual
         except OSError:
             return claimed or self.cwd
 
@@ -451,12 +450,11 @@ class Shell:
             self.cwd = task.cwd
         if self._signalled and task.why != "exited":
             kill_all(lambda: self.members(task))
-        self._drain_state()  # what followed the report before this one
         self._drain_soon()
         if task.drain() or task.why != "exited":
             self._end(task, status)
         else:
-            self._send(JOBS)
+            self._send(BASH_JOBS if self.is_bash else SH_JOBS)
 
     def _jobs(self, pids: bytes) -> None:
         """End a command whose pipes are still open: at once when it left jobs, which may keep them for ever.
@@ -506,6 +504,7 @@ class Shell:
             timer.cancel()
         self._timers = []
         task.finish(status, task.cwd or self.cwd)
+        self._drain_state()  # what followed the report before this one; after the answer, which need not wait
         if task.has_strays() and not self.closing:  # they keep these; the next command gets new ones
             self._fifo("o")
             self._fifo("e")
@@ -568,7 +567,7 @@ class Shell:
         os.mkfifo(path, 0o600)
 
     def _open(self, name: str, flags: int) -> int:
-        return os.open(os.path.join(self.dir, name), flags | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.open("%s/%s" % (self.dir, name), flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
     def _write_command(self, data: bytes) -> None:
         # Written over and cut, never made anew: file systems flush a file that was cut to nothing first.

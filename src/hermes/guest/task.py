@@ -266,7 +266,10 @@ class Task:
 
     def has_strays(self) -> bool:
         """Return whether processes that the command left in the background still hold its output."""
-        return any(reader.fd >= 0 for reader in self.readers)
+        return bool(self._open_readers())
+
+    def _open_readers(self) -> List[Reader]:
+        return [reader for reader in self.readers if reader.fd >= 0]
 
     def finish(self, code: int, cwd: str) -> None:
         """Note the end of the command; readers get the rest of its output, then the result."""
@@ -300,7 +303,7 @@ class Task:
             for _ in range(4):  # more than a pipe holds: whatever a writer adds meanwhile is not waited for
                 if not reader.read():
                     break
-        return all(reader.fd < 0 for reader in self.readers)
+        return not self._open_readers()
 
     @property
     def truncated(self) -> bool:
@@ -377,8 +380,9 @@ class Task:
 
     def let_write(self) -> None:
         """Go on reading when no live reader is too far behind."""
-        if not self._too_far_behind():
-            for reader in self.readers:
+        readers = self._open_readers()
+        if readers and not self._too_far_behind():
+            for reader in readers:
                 reader.resume()
 
     def stream_closed(self) -> None:
