@@ -259,6 +259,13 @@ async def test_a_session_whose_files_were_removed_goes_on() -> None:
         assert (await box.run("echo $x", timeout=10)).text == "1\n"
 
 
+async def test_a_shell_that_is_being_replaced_is_no_stray() -> None:
+    async with hermes.Sandbox("local") as box:
+        for _ in range(10):
+            await box.run("kill -9 $$")
+            assert await box.jobs() == []
+
+
 async def test_what_a_command_does_to_its_input_ends_with_it() -> None:
     async with hermes.Sandbox("local") as box:
         for change in (

@@ -383,7 +383,8 @@ class Shell:
         table = processes()
         found: Set[int] = set()
         for nanny in self.nannies:
-            found |= descendants(table, nanny.pid) - {nanny.child if nanny.status is None else 0}
+            if nanny.child:  # else it is only about to start a shell
+                found |= descendants(table, nanny.pid) - {nanny.child if nanny.status is None else 0}
         if self.current is not None:
             found -= self.members(self.current)
         return found
