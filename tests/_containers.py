@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import hermes
 
 IMAGES = {"docker": "hermes-test:bookworm", "podman": "localhost/hermes-test:bookworm"}
@@ -22,6 +24,8 @@ def _ours(socket: str = "/var/run/docker.sock") -> bool:
 # The engine of docker is root's alone; podman is everybody's.
 PLACES = ("docker", "podman") if _ours() else ("podman",)
 ROOT = os.geteuid() == 0
+# For what no engine has a part in.
+ONE_ENGINE = pytest.mark.parametrize("place", PLACES[:1])
 
 
 def sandbox(place: str, **options: Any) -> hermes.Sandbox:

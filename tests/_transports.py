@@ -137,6 +137,18 @@ class DockerRelayBackend(DockerBackend):
             engine.facts = here
 
 
+class DockerRemapBackend(DockerBackend):
+    """Docker with an engine whose users are others outside. ``DOCKER_HOST`` says so; the name is for the table."""
+
+    name: ClassVar[str] = "docker-remap"
+
+
+class DockerRunscBackend(DockerBackend):
+    """Docker with gVisor. ``DOCKER_HOST`` says so; the name is for the table of exceptions."""
+
+    name: ClassVar[str] = "docker-runsc"
+
+
 class SingularityRelayBackend(SingularityBackend):
     """Singularity through a relay process in the instance, as where the socket's directory was lost."""
 
@@ -158,6 +170,8 @@ KINDS: dict[str, type[Backend]] = {
         RelayBackend,
         TerminalBackend,
         DockerRelayBackend,
+        DockerRemapBackend,
+        DockerRunscBackend,
         SingularityRelayBackend,
         SingularitySlurmBackend,
     )

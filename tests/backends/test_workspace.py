@@ -55,6 +55,7 @@ def test_rights_that_were_taken_away_do_not_help(tmp_path: Path) -> None:
 
 def test_no_link_is_followed(tmp_path: Path, canary: Path) -> None:
     deep(tmp_path / "tree", 1200)
+    (tmp_path / "tree").chmod(0o700)
     (tmp_path / "tree" / "link").symlink_to(canary)
     (tmp_path / "tree" / ("b" * 250)).symlink_to(canary / "file")
     assert remove_trees([tmp_path / "tree"]) == []

@@ -51,7 +51,7 @@ async def run_client(
     """
     program = os.path.basename(argv[0])
     try:
-        process = await in_thread(lambda: _start(argv, env), _kill)
+        process = await in_thread(lambda: _start(argv, env), _abandon)
     except OSError as error:
         raise BackendError(
             f"cannot start '{program}': {error.strerror or error}",
@@ -117,3 +117,11 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     threading.Thread(target=process.wait, name="hermes-wait", daemon=True).start()
+
+
+def _abandon(process: subprocess.Popen[bytes]) -> None:
+    """End a program that nobody has begun to read from."""
+    _kill(process)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()

@@ -24,6 +24,7 @@ COMMANDS = {
     "exec": "exec",
     "shell": "shell",
     "jobs": "jobs",
+    "fleet": "fleet",
     "sandbox": "sandbox",
     "setup": "setup",
     "config": "config",

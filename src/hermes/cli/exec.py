@@ -93,8 +93,8 @@ def exec_(
             raise
         if ctx.obj.debug:
             report(error, debug=True)
-        where = {"backend": chosen and chosen.backend, "sandbox": chosen and chosen.name}
-        _print(error_object(error, **where, session=session))
+        backend, sandbox = (chosen.backend, chosen.name) if chosen is not None else (None, None)
+        _print(error_object(error, backend=backend, sandbox=sandbox, session=session))
         return exit_code(error)
 
 

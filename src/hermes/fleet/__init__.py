@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +19,6 @@ from hermes import auto, places
 from hermes.config import Config, Lifetime, load
 from hermes.errors import ConfigError, HermesError
 from hermes.sandbox import Sandbox
-from hermes.state import Store
 
 from ._input import Command, read_commands
 from ._journal import FINAL, Journal
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Command", "Fleet", "Summary", "read_commands"]
 
 JOBS = 4
+TELL_EVERY = 0.1
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Summary:
             (self.gone, "gone"),
             (self.refused, "refused"),
             (self.failed, "could not be run"),
-            (self.running, "running"),
+            (self.running, "under way"),
             (self.waiting, "waiting"),
         ):
             if count:
@@ -75,6 +75,7 @@ class _Runner(Protocol):
     """How commands are run: in sandboxes, or by job arrays."""
 
     holding: bool
+    detail: str
     troubles: list[HermesError]
 
     async def run(self, commands: Sequence[Command], todo: Sequence[Command], jobs: int) -> None: ...
@@ -103,7 +104,7 @@ class Fleet:
         """Describe the fleet; nothing is read or started yet.
 
         :param path: the file of commands
-        :param output: where results go; ``PATH.results.jsonl`` by default
+        :param output: where results go; ``NAME.results.jsonl`` beside ``NAME.jsonl`` by default
         :param backend: the place's name, None for the configured one
         :param jobs: how many commands run at a time
         :param max_output: bytes of each stream that a result may hold, None for the configured limit
@@ -114,7 +115,8 @@ class Fleet:
         if jobs < 1:
             raise ConfigError(f"jobs is {jobs}; it has to be 1 or more")
         self.path = Path(path)
-        self.output = Path(output) if output is not None else Path(f"{path}.results.jsonl")
+        beside = self.path.with_name(f"{self.path.name.removesuffix('.jsonl')}.results.jsonl")
+        self.output = Path(output) if output is not None else beside
         self.backend = backend
         self._jobs = jobs
         self._max_output = max_output
@@ -125,6 +127,8 @@ class Fleet:
         self._journal = Journal(self.output)
         self._commands: list[Command] = []
         self._runner: _Runner | None = None
+        self._pending: asyncio.TimerHandle | None = None
+        self._told = ""
 
     async def run(self) -> Summary:
         """Run what was not run yet, wait for what runs, and return how it ended.
@@ -132,18 +136,23 @@ class Fleet:
         Cancelling it leaves what runs as it is: the next run of the same fleet goes on with it.
 
         :raises ConfigError: code ``fleet_invalid``; a line of the file is no command
-        :raises HermesError: code ``fleet_busy``, ``fleet_differs``, ``fleet_unreadable``, ``fleet_unwritable``
+        :raises HermesError: code ``fleet_busy``, ``fleet_differs``, ``fleet_unreadable`` or
+            ``fleet_unwritable``
         """
         async with self._opened() as runner:
-            again = ("gone",) if self._retry_gone else ()
+            final = [status for status in FINAL if status != "gone" or not self._retry_gone]
             todo = [
                 command
                 for command in self._commands
-                if not self._journal.open_for(command.id)
-                and (self._journal.status(command.id) not in FINAL or self._journal.status(command.id) in again)
+                if not self._journal.open_for(command.id) and self._journal.status(command.id) not in final
             ]
             self._changed()
-            await runner.run(self._commands, todo, self._jobs)
+            try:
+                await runner.run(self._commands, todo, self._jobs)
+            except HermesError as error:
+                if error.code.startswith("fleet_"):
+                    raise
+                runner.troubles.append(error)
             await runner.remove()
             return self._summary(runner)
 
@@ -165,23 +174,26 @@ class Fleet:
     async def status(self) -> tuple[Summary, bool]:
         """Return how far the fleet is, and whether a client runs it now. Touches nothing."""
         self._commands = await asyncio.to_thread(read_commands, self.path)
+        self._journal = Journal(self.output)
         held = await asyncio.to_thread(self._journal.look)
         return self._summary(None), held
 
     # --- inside
 
     @contextlib.asynccontextmanager
-    async def _opened(self) -> Any:
+    async def _opened(self) -> AsyncIterator[_Runner]:
         self._commands = await asyncio.to_thread(read_commands, self.path)
         self._journal = Journal(self.output)
         await asyncio.to_thread(self._journal.open)
         try:
+            if self._settled is None:
+                self._settled = await asyncio.to_thread(load)
             box = self._sandbox("fleet")
             await asyncio.to_thread(box._settle)
             config = self._settled = box._config
             if box.backend == "auto":
                 box.backend, why = await auto.resolve(config)
-                await asyncio.to_thread(Store().pin, box.backend, why)
+                await asyncio.to_thread(box._store.pin, box.backend, why)
             self.backend = box.backend
             limit = config.output.limit if self._max_output is None else self._max_output
             self._journal.check(self._commands)
@@ -190,6 +202,9 @@ class Fleet:
             yield self._runner
         finally:
             self._runner = None
+            if self._pending is not None:
+                self._pending.cancel()
+                self._pending = None
             await asyncio.shield(asyncio.to_thread(self._journal.close))
 
     async def _runner_for(self, box: Sandbox, config: Config) -> _Runner:
@@ -201,7 +216,8 @@ class Fleet:
                 return self._arrays(place, box)
         if self._journal.arrays:
             raise HermesError(
-                "this fleet was begun as a job array, and singularity.slurm is not set now; nothing was started",
+                "this fleet was begun as a job array, and singularity.slurm is not set now; nothing was "
+                "started",
                 code="fleet_differs",
                 hint="Set it as it was, or cancel the fleet with it set.",
             )
@@ -212,7 +228,7 @@ class Fleet:
     def _arrays(self, place: SingularityBackend, box: Sandbox) -> _Runner:
         from ._arrays import Arrays
 
-        return Arrays(self._journal, place, box, self._tell, self._changed)
+        return Arrays(self._journal, place, box, self._changed, self._tell)
 
     def _sandbox(self, name: str) -> Sandbox:
         config = self._settled or load()
@@ -228,7 +244,17 @@ class Fleet:
         return Sandbox(self.backend, name=name, config=config, **given)
 
     def _changed(self) -> None:
-        self._tell(str(self._summary(None)))
+        """Tell how far we are, but not for each command of many."""
+        if self._pending is None:
+            self._pending = asyncio.get_running_loop().call_later(TELL_EVERY, self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._pending = None
+        detail = self._runner.detail if self._runner is not None else ""
+        line = f"{self._summary(None)}" + (f"; {detail}" if detail else "")
+        if line != self._told:
+            self._told = line
+            self._tell(line)
 
     def _summary(self, runner: _Runner | None) -> Summary:
         counts: Counter[str] = Counter()

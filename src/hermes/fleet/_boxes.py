@@ -15,11 +15,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from hermes import places
+from hermes import backends, places
 from hermes._json import error_object, result_object
 from hermes.approval import Request
 from hermes.config import Config
-from hermes.errors import BackendError, CommandError, HermesError, Refused, SandboxGone, Unreachable
+from hermes.errors import CommandError, HermesError, Refused, SandboxGone, Unreachable
 from hermes.files import Files
 from hermes.job import Job, JobInfo
 from hermes.session import Result, collect, text_bytes
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Boxes"]
 
 RUNNING = ("queued", "running")
-AT_ONCE = 8  # sandboxes that are ended or looked into at a time
+AT_ONCE = 8  # sandboxes that are made or ended at a time
 
 
 class Boxes:
@@ -52,8 +52,10 @@ class Boxes:
         self._make = make
         self._config = config
         self._changed = changed
+        self._few = asyncio.Semaphore(AT_ONCE)
         self._todo: deque[Command] = deque()
         self._known: dict[str, Command] = {}
+        self.detail = ""
         self.holding = False
         self.troubles: list[HermesError] = []
 
@@ -105,8 +107,6 @@ class Boxes:
                 await asyncio.to_thread(self._journal.begin, one)
                 self._changed()
                 box = await self._finish(box, one, self._fresh(box, one))
-        except (Unreachable, BackendError) as error:
-            self.troubles.append(error)
         except HermesError as error:
             if error.code.startswith("fleet_"):
                 raise
@@ -117,7 +117,8 @@ class Boxes:
 
     async def _opened(self, name: str) -> Sandbox:
         await asyncio.to_thread(self._journal.box, name)
-        return await self._make(name).open()
+        async with self._few:
+            return await self._make(name).open()
 
     # --- one command
 
@@ -193,9 +194,7 @@ class Boxes:
             **box._base,
             **box._args(command.timeout, command.env, command.cwd, False, self._journal.limit),
         }
-        await box._approve(
-            Request(kind="start", text=command.text, cwd=command.cwd, backend=box.backend)
-        )
+        await box._approve(Request(kind="start", text=command.text, cwd=command.cwd, backend=box.backend))
         guard, stdin = _paths(box, one.mark)
         if command.stdin is not None:
             try:
@@ -221,16 +220,18 @@ class Boxes:
             stream.cancel()
 
     async def _write(self, one: Begun, outcome: Result | HermesError) -> None:
-        where = {"backend": str(self._journal.header["backend"]), "sandbox": one.sandbox, "session": None}
+        backend = str(self._journal.header["backend"])
         if isinstance(outcome, Result):
-            found = result_object(outcome, outcome.exit_code, **where)
+            found = result_object(
+                outcome, outcome.exit_code, backend=backend, sandbox=one.sandbox, session=None
+            )
             found["spill"] = None  # it goes with the sandbox
         else:
-            never = isinstance(outcome, CommandError | Refused) or outcome.code in ("no_shell", "shell_failed")
-            if not never and not isinstance(outcome, SandboxGone):
+            told = isinstance(outcome, CommandError | Refused | SandboxGone)
+            if not told and outcome.code not in ("no_shell", "shell_failed"):
                 # It may have run, so it must not be taken for one that did not.
                 outcome = _lost(one, outcome.message)
-            found = error_object(outcome, **where)
+            found = error_object(outcome, backend=backend, sandbox=one.sandbox, session=None)
         await asyncio.to_thread(self._journal.finish, one.id, found)
         self._changed()
 
@@ -238,10 +239,9 @@ class Boxes:
 
     async def cancel(self) -> None:
         """End what runs. Results that are there already are kept."""
-        few = asyncio.Semaphore(AT_ONCE)
 
         async def end(one: Begun) -> None:
-            async with few:
+            async with self._few:
                 try:
                     outcome = await self._end(one)
                 except Unreachable as error:
@@ -271,11 +271,12 @@ class Boxes:
         """Remove the sandboxes, unless something is still to be had from one of them."""
         if any(self._journal.open_all()):
             return
-        few, store = asyncio.Semaphore(AT_ONCE), Store()
+        store = await asyncio.to_thread(Store)
         backend = str(self._journal.header["backend"])
+        await asyncio.to_thread(backends.load, backend)  # imports it
 
         async def one(name: str) -> None:
-            async with few:
+            async with self._few:
                 try:
                     record = await asyncio.to_thread(store.get, backend, name)
                     if record is not None:

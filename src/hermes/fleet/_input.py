@@ -97,22 +97,15 @@ def _command(line: bytes, number: int) -> Command:
     stdin = given.get("stdin")
     if stdin is not None and not isinstance(stdin, str):
         raise ValueError("'stdin' has to be text")
-    facts = {
-        "text": _text(given["command"]),
-        "timeout": _timeout(given.get("timeout")),
-        "env": _env(given.get("env")),
-        "cwd": _cwd(given.get("cwd")),
-        "stdin": stdin,
-    }
+    text, timeout = _text(given["command"]), _timeout(given.get("timeout"))
+    env, cwd = _env(given.get("env")), _cwd(given.get("cwd"))
     try:
-        data = json.dumps([ident, facts], sort_keys=True, ensure_ascii=False).encode("utf-8")
+        facts = json.dumps([ident, text, timeout, sorted(env.items()), cwd, stdin], ensure_ascii=False)
+        digest = hashlib.sha256(facts.encode("utf-8")).hexdigest()[:16]
     except UnicodeEncodeError:
         raise ValueError("it holds half of a surrogate pair, which is no text") from None
-    return Command(
-        **{**facts, "stdin": None if stdin is None else stdin.encode("utf-8")},
-        id=str(ident),
-        digest=hashlib.sha256(data).hexdigest()[:16],
-    )
+    fed = None if stdin is None else stdin.encode("utf-8")
+    return Command(id=str(ident), text=text, timeout=timeout, env=env, cwd=cwd, stdin=fed, digest=digest)
 
 
 def _object(line: bytes) -> dict[str, Any]:

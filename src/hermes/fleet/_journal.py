@@ -42,7 +42,7 @@ class Begun:
 
 @dataclass
 class Array:
-    """A job array: its name in the queue, its directory, the commands by their index, its number once known."""
+    """A job array: its name in the queue, its directory, its commands by index, its number once known."""
 
     name: str
     folder: str
@@ -56,6 +56,7 @@ class _State:
     results: dict[str, list[str]] = field(default_factory=dict)
     boxes: list[str] = field(default_factory=list)
     arrays: dict[str, Array] = field(default_factory=dict)
+    submitted: int = 0
 
 
 class Journal:
@@ -116,9 +117,10 @@ class Journal:
 
     def close(self) -> None:
         """Let go of the files. Does nothing the second time."""
-        files, self._files = self._files, {}
-        for fd in files.values():
-            os.close(fd)
+        with self._mutex:  # a writer that nobody waits for any more may still be at work in its thread
+            files, self._files = self._files, {}
+            for fd in files.values():
+                os.close(fd)
 
     @staticmethod
     def _opened(path: Path) -> int:
@@ -131,8 +133,7 @@ class Journal:
         return fd
 
     def _read(self, *, repair: bool = True) -> None:
-        records = self._lines(self.path, repair)
-        for number, record in records:
+        for number, record in self._lines(self.path, repair):
             try:
                 self._take(record)
             except (KeyError, TypeError, ValueError, IndexError) as error:
@@ -145,8 +146,8 @@ class Journal:
             results.append(status)
             if len(results) > len(self._state.begun.get(ident, ())):
                 raise HermesError(
-                    f"{self.output}:{number} has a result of '{ident}', but {self.path} does not know that it "
-                    "was begun; nothing was started",
+                    f"{self.output}:{number} has a result of '{ident}', but {self.path} does not know that "
+                    "it was begun; nothing was started",
                     code="fleet_unreadable",
                     hint="Name another file with --output, or remove this one to run everything anew.",
                 )
@@ -169,6 +170,7 @@ class Journal:
         elif "array" in record:
             array = Array(record["array"], record["dir"], [ident for ident, _ in record["ids"]])
             state.arrays[array.name] = array
+            state.submitted += 1
             for ident, digest in record["ids"]:
                 state.begun.setdefault(ident, []).append(Begun(ident, digest, array.name))
         elif "job" in record:
@@ -184,27 +186,28 @@ class Journal:
         else:
             raise ValueError("a record of no known kind")
 
-    def _lines(self, path: Path, repair: bool) -> list[tuple[int, dict[str, Any]]]:
+    def _lines(self, path: Path, repair: bool) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the lines of a file one by one: results may be large."""
         fd = self._files.get(path)
         if fd is None:
-            return []
+            return
+        whole = 0
         with open(fd, "rb", closefd=False) as file:
-            data = file.read()
-        whole = data.rfind(b"\n") + 1
-        if whole < len(data) and repair:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    record = json.loads(line)
+                except ValueError as error:
+                    raise self._unreadable(path, number, f"it is no JSON ({error})") from error
+                if not isinstance(record, dict):
+                    raise self._unreadable(path, number, "it is no JSON object")
+                yield number, record
+                whole += len(line)
+        if repair and os.fstat(fd).st_size > whole:
             # A client died as it wrote the last line: nothing followed from it yet.
             os.ftruncate(fd, whole)
             os.fsync(fd)
-        found = []
-        for number, line in enumerate(data[:whole].split(b"\n")[:-1], 1):
-            try:
-                record = json.loads(line)
-            except ValueError as error:
-                raise self._unreadable(path, number, f"it is no JSON ({error})") from error
-            if not isinstance(record, dict):
-                raise self._unreadable(path, number, "it is no JSON object")
-            found.append((number, record))
-        return found
 
     # --- what it says
 
@@ -263,6 +266,11 @@ class Journal:
     def arrays(self) -> list[Array]:
         """Job arrays whose directories were not removed, the oldest first."""
         return list(self._state.arrays.values())
+
+    @property
+    def submitted(self) -> int:
+        """How many job arrays there ever were, those that were about to be submitted too."""
+        return self._state.submitted
 
     def open_for(self, ident: str) -> Begun | None:
         """Return how a command was begun whose result is not there yet, None when there is none such."""

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from _containers import PLACES, ROOT
-from hermes.testing._harness import hermes_home
+from _containers import PLACES, ROOT, asked
+from hermes.state import Store
+from hermes.testing._harness import hermes_home as in_home
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -40,6 +41,17 @@ def place(request: pytest.FixtureRequest) -> str:
 def shared_home() -> Iterator[Path]:
     """A home of hermes for the sandboxes that the tests of a module share; in force during their set-up."""
     path = Path(tempfile.mkdtemp(prefix="hermes-"))
-    with hermes_home(path):
+    with in_home(path):
         yield path
     shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def swept(hermes_home: Path) -> Iterator[None]:
+    """Remove the containers that a failed test left behind."""
+    yield
+    for record in Store().all():
+        if record.backend in PLACES and record.locator:
+            asked(record.backend, "rm", "--force", str(record.locator["container"]), check=False)
+            if record.locator.get("network"):
+                asked(record.backend, "network", "rm", str(record.locator["network"]), check=False)

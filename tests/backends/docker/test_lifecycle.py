@@ -13,7 +13,19 @@ from typing import Any
 import pytest
 
 import hermes
-from _containers import IMAGES, ROOT, asked, container, containers, engine, inspect, sandbox, text, until
+from _containers import (
+    IMAGES,
+    ONE_ENGINE,
+    ROOT,
+    asked,
+    container,
+    containers,
+    engine,
+    inspect,
+    sandbox,
+    text,
+    until,
+)
 from hermes.backends.docker._prune import _home_mark
 from hermes.config import Lifetime, load
 from hermes.errors import BackendError, SandboxDiffers
@@ -60,6 +72,7 @@ async def test_a_new_process_finds_the_container_again(place: str) -> None:
     assert await containers(place, ident) == []
 
 
+@ONE_ENGINE
 async def test_two_processes_that_open_a_name_at_once_make_one_container(place: str) -> None:
     both = [await asyncio.to_thread(client, place, "race", "true") for _ in range(2)]
     said = [(await asyncio.to_thread(one.communicate))[0].split() for one in both]
@@ -71,6 +84,7 @@ async def test_two_processes_that_open_a_name_at_once_make_one_container(place: 
     assert await containers(place, said[0][0]) == []
 
 
+@ONE_ENGINE
 async def test_the_container_says_whose_it_is(place: str) -> None:
     async with sandbox(place, name="label", keep=True) as box:
         labels = (await inspect(box))["Config"]["Labels"]
@@ -86,6 +100,7 @@ async def test_the_container_says_whose_it_is(place: str) -> None:
         assert seen["Config"]["Labels"]["hermes.named"] == "no"
 
 
+@ONE_ENGINE
 async def test_no_secret_is_in_what_the_engine_tells(place: str) -> None:
     async with sandbox(place, env={"TOKEN": "s3cr3t-canary"}) as box:
         assert await text(box, "echo $TOKEN") == "s3cr3t-canary"
@@ -150,6 +165,7 @@ async def test_other_settings_are_never_silently_left_out(place: str, hermes_hom
     assert not files_of(hermes_home, last, "").exists()
 
 
+@ONE_ENGINE
 async def test_making_it_anew_in_vain_loses_no_files(place: str, hermes_home: Path) -> None:
     """An image that cannot be had must not cost what was in the sandbox before."""
     async with sandbox(place, name="vain") as box:
@@ -164,6 +180,8 @@ async def test_making_it_anew_in_vain_loses_no_files(place: str, hermes_home: Pa
         await again.destroy()
 
 
+@ONE_ENGINE
+@pytest.mark.slow
 async def test_a_sandbox_that_cannot_be_attached_to_loses_no_files(place: str, hermes_home: Path) -> None:
     """What runs inside can break its own guest; that must not cost the files when it is made anew."""
     async with sandbox(place, name="broken") as box:
@@ -194,6 +212,7 @@ async def test_a_timeout_leaves_no_process(place: str) -> None:
         assert not any("sleep 7" in line for line in running())
 
 
+@pytest.mark.slow
 async def test_a_container_nobody_uses_ends_by_itself(place: str) -> None:
     life = Lifetime(idle_guest=0.5, idle_stop=2)
     async with sandbox(place, name="idle", lifetime=life) as box:
@@ -213,6 +232,7 @@ async def test_a_container_nobody_uses_ends_by_itself(place: str) -> None:
         await again.destroy()
 
 
+@ONE_ENGINE
 async def test_an_unnamed_one_whose_client_was_killed_ends_and_is_removed(place: str) -> None:
     code = (
         "import asyncio, hermes\n"
@@ -245,7 +265,7 @@ async def test_an_engine_that_is_down_is_said_and_no_other_place_is_taken(
 ) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
     for options in ({}, {"program": "docker"}):
-        with pytest.raises(BackendError, match="does not answer.*nothing was started") as caught:
+        with pytest.raises(BackendError, match=r"does not answer.*nothing was started") as caught:
             await sandbox("docker", **options).open()
         assert caught.value.code == "backend_unavailable"
     assert await asyncio.to_thread(lambda: Store().all()) == []

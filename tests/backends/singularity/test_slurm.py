@@ -14,8 +14,9 @@ import hermes
 from hermes.backends._command import run_client
 from hermes.backends.singularity import SingularityBackend
 from hermes.backends.singularity._slurm import SlurmJob
-from hermes.config import Lifetime
+from hermes.config import Lifetime, load
 from hermes.errors import BackendError, SandboxGone, UnsupportedError
+from hermes.state import Store
 from hermes.testing.tools import cut, eventually, out
 
 from .conftest import Open
@@ -169,3 +170,13 @@ async def test_it_ends_by_itself_and_comes_back_in_another_job(in_job: Open) -> 
     assert await job_of(again)._job() != first
     assert await out(again, "cat f") == "kept"
     assert again.id == box.id
+
+
+async def test_prune_cancels_a_job_that_no_record_has(in_job: Open) -> None:
+    box = await in_job(name="lost")
+    record = box._record
+    assert record is not None
+    await asyncio.to_thread(lambda: Store().remove(record))
+    gone = await SingularityBackend.prune(await asyncio.to_thread(load), await asyncio.to_thread(Store))
+    assert gone == [f"instance hermes-{box.id} removed (no sandbox has it)"]
+    assert await queue(f"hermes-{box.id}") == []

@@ -13,17 +13,17 @@ from hermes.config import Config, Lifetime
 from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedError
 from hermes.guest.dirs import SOCKET
 
+from .._command import run_client
 from .._connect import connect_guest
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
-from ._engine import Engine, engine_for, missing
+from ._engine import CALL_SECONDS, Engine, engine_for, missing, settled
 from ._files import Files
 from ._image import ensure, no_image
 from ._metadata import block_metadata
 from ._plan import Plan, plan_for
 from ._prune import labels, prune
-from ._seccomp import profile_for
 
 if TYPE_CHECKING:
     from hermes.state import Store
@@ -69,7 +69,9 @@ class DockerBackend(Backend):
         self._planned()
 
     def settings(self) -> dict[str, Any]:
-        return self._planned().settings()
+        plan = self._planned()
+        # What chooses docker's engine means nothing to podman.
+        return plan.settings() | ({"docker.context": plan.options.context} if self.name == "podman" else {})
 
     def _planned(self) -> Plan:
         if self._plan is None:
@@ -126,21 +128,30 @@ class DockerBackend(Backend):
                 f"{', '.join(plan.binds)} cannot be mounted; nothing was started",
                 hint="Use --workspace private and copy files with 'hermes sandbox cp'.",
             )
+        if plan.here is not None and plan.remapped(facts):
+            raise UnsupportedError(
+                f"the {engine.name} engine numbers users otherwise (userns-remap), so the files in "
+                f"{plan.here} would be of two users, you and another; nothing was started",
+                hint="Use --workspace private and copy files with 'hermes sandbox cp'.",
+            )
 
     def _container_name(self) -> str:
         readable = re.sub(r"[^a-zA-Z0-9_.-]", "-", self.spec.name)[:40]
         return f"hermes-{readable}-{self.spec.id[:8]}"
 
     async def _run(self, engine: Engine, plan: Plan, files: Files, name: str) -> dict[str, Any]:
+        if plan.user_name is not None or files.volumes:
+            await ensure(engine, plan.image, self.progress)  # it is needed before the container is
         user = await self._user(engine, plan)
         network = {"on": "", "off": "none", "host": "host", "internal": name}[plan.network]
         label = [part for one in await asyncio.to_thread(labels, self.spec) for part in ("--label", one)]
         if plan.network == "internal":
-            await engine.ask("network", "create", "--internal", *label, name)
+            await settled(engine.ask("network", "create", "--internal", *label, name))
         for volume in files.volumes:
             if (await engine.call("volume", "inspect", volume)).code != 0:
                 files.new_volumes.append(volume)
-                await engine.ask("volume", "create", *label, volume)
+                await settled(engine.ask("volume", "create", *label, volume))
+        files.owner = None if user.startswith("0:") else user
         limits = {**container.default_limits(engine.facts), **self.spec.limits}
         arguments = container.run_arguments(
             plan.options,
@@ -152,8 +163,7 @@ class DockerBackend(Backend):
             args=[*plan.args, *files.keep_id()],
             run_mount=files.run_mount(),
         )
-        profile = contextlib.ExitStack()
-        narrowed = await asyncio.to_thread(profile.enter_context, profile_for(engine.facts, plan.args))
+        narrowed = await asyncio.to_thread(files.filter)
         argv = (
             *("run", "--detach", "--pull", "never", "--name", name, "--hostname", name[:63].rstrip("-.")),
             *(() if self.spec.named else ("--rm",)),
@@ -163,14 +173,18 @@ class DockerBackend(Backend):
             *("--entrypoint", "/bin/sh", plan.image.reference, "-c"),
             container.init_script(0 if self.spec.keep else _idle(self.spec.lifetime)),
         )
-        try:
-            done = await engine.call(*argv)
-            if done.code != 0 and no_image(done.err):
-                # Looking first would cost every start the time of a call.
-                await ensure(engine, plan.image, self.progress)
-                done = await engine.call(*argv)
-        finally:
-            await asyncio.to_thread(profile.close)
+        done = await settled(engine.call(*argv))
+        if done.code != 0 and no_image(done.err):
+            # Looking first would cost every start the time of a call.
+            await ensure(engine, plan.image, self.progress)
+            done = await settled(engine.call(*argv))
+        runtime = plan.options.runtime
+        if done.code != 0 and runtime and runtime not in engine.facts.runtimes and "runtime" in done.err:
+            raise BackendError(
+                f"the {engine.name} engine has no runtime '{runtime}'; nothing was started",
+                code="backend_unavailable",
+                hint=f"docker.runtime can be one of: {', '.join(engine.facts.runtimes)}",
+            )
         if done.code != 0:
             raise BackendError(
                 f"the container could not be started: {done.said}",
@@ -186,11 +200,27 @@ class DockerBackend(Backend):
             "volumes": files.volumes,
             "network": name if plan.network == "internal" else None,
             "block": plan.network == "on" and plan.options.metadata == "blocked",
+            "plain": engine.facts.plain(plan.options.runtime),
             "local": engine.facts.local,
             "limits": limits,
             "reasons": [*plan.reasons, *([] if engine.facts.seccomp else [NO_FILTER])],
             "env": dict(plan.env),
         }
+
+    async def _give(self, engine: Engine, plan: Plan, files: Files, user: str) -> None:
+        """Give new volumes to the user inside. Nobody in the sandbox's own container has the right to.
+
+        The engine must have mounted them there: it then gives them what the image has in their place.
+        """
+        mounts = [mount for mount in files.mounts if mount.source in files.new_volumes]
+        await settled(
+            engine.ask(
+                *("run", "--rm", "--pull", "never", "--network", "none", "--user", "0:0", "--read-only"),
+                *("--cap-drop", "ALL", "--cap-add", "CHOWN", "--security-opt", "no-new-privileges"),
+                *(part for mount in mounts for part in ("--mount", mount.argument())),
+                *("--entrypoint", "chown", plan.image.reference, user, *(one.target for one in mounts)),
+            )
+        )
 
     async def _user(self, engine: Engine, plan: Plan) -> str:
         if plan.user_name is None:
@@ -206,12 +236,14 @@ class DockerBackend(Backend):
         ident = self._made["container"]
         async with asyncio.TaskGroup() as group:
             if self._made["block"]:
-                group.create_task(block_metadata(engine, ident, plan.image.reference))
+                group.create_task(self._block(engine))
             if files.host_run is not None:
                 group.create_task(asyncio.to_thread(files.wait_for_guest, GUEST_SECONDS))
-            if files.to_chown is not None:
-                chown = ("chown", files.to_chown, *files.volume_targets())
-                group.create_task(engine.ask("exec", "--user", "0:0", ident, *chown))
+            if files.new_volumes and files.owner is not None:
+                await self._give(engine, plan, files, files.owner)
+            skills = await asyncio.to_thread(files.skills_to_send)
+            if skills is not None:
+                await self._send_skills(engine, ident, skills)
         for argv in plan.post_create:
             self.progress(f"post-create: {' '.join(argv)[:200]}")
             env = [part for key in plan.env for part in ("--env", key)]
@@ -227,6 +259,16 @@ class DockerBackend(Backend):
                     "was removed",
                     hint="The image's files cannot be written to unless docker.writable_root is set.",
                 )
+
+    async def _block(self, engine: Engine) -> None:
+        made = self._made
+        await block_metadata(engine, made["container"], made["image"], plain=made.get("plain", True))
+
+    async def _send_skills(self, engine: Engine, ident: str, skills: bytes) -> None:
+        argv = (*engine.argv, "exec", "--interactive", ident, "python3", "-I", "-S", "-c")
+        done = await run_client((*argv, container.UNPACK_SKILLS), timeout=CALL_SECONDS, stdin=skills)
+        if done.code != 0:
+            raise BackendError(f"the skills could not be copied into the container: {done.said}")
 
     async def _undo(self, engine: Engine, files: Files, name: str, error: BaseException) -> None:
         left: list[str] = []
@@ -288,11 +330,17 @@ class DockerBackend(Backend):
             return ""
         try:
             seen = await self._engine.inspect(self._made["container"])
+            for _ in range(4):
+                if seen is None or seen.get("State", {}).get("Running"):
+                    break
+                # Who removes a container kills it first.
+                await asyncio.sleep(0.25)
+                seen = await self._engine.inspect(self._made["container"])
         except HermesError:
             return ""
-        if seen is None:
+        state = {} if seen is None else seen.get("State", {})
+        if seen is None or state.get("Status") in ("removing", "dead"):
             return "its container was removed"
-        state = seen.get("State", {})
         if state.get("Paused"):
             return ""
         if state.get("Running"):
@@ -302,7 +350,7 @@ class DockerBackend(Backend):
             return f"its guest process has ended ({reason})"
         if state.get("OOMKilled"):
             return "its container ran out of memory and was killed"
-        code = state.get("ExitCode")
+        code = int(state.get("ExitCode") or 0)
         return {
             0: "its container was stopped",
             137: "its container was killed",
@@ -318,7 +366,9 @@ class DockerBackend(Backend):
         return ("python3", "-I", "-S")
 
     def guest_dirs(self) -> GuestDirs:
-        return GuestDirs(f"{container.RUN}/guest", f"{container.HOME}/.local/state/hermes")
+        # Where this machine does not see it, its parent is made by the guest too, which owns it then.
+        own = "" if self._made.get("host_run") else "/own"
+        return GuestDirs(f"{container.RUN}{own}/guest", f"{container.HOME}/.local/state/hermes")
 
     def workspace(self) -> str:
         return container.WORKSPACE
@@ -360,7 +410,7 @@ class DockerBackend(Backend):
                 raise SandboxGone("the container is gone", reason="its container was removed")
             raise BackendError(f"the container could not be started again: {done.said}")
         if made["block"]:
-            await block_metadata(engine, made["container"], made["image"])
+            await self._block(engine)
 
     async def destroy(self, *, keep_files: bool = False) -> None:
         made, engine = self._made, self._engine

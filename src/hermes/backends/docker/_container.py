@@ -18,6 +18,15 @@ SCRATCH = "/scratch"
 RUN = "/run/hermes"
 BOOT = f"{RUN}/boot.py"
 
+# From stdin. What is there already is kept, and none of it is followed.
+UNPACK_SKILLS = f"""
+import io,os,sys,tarfile
+folder={HOME!r}+'/.hermes'
+os.makedirs(folder,0o700,exist_ok=True)
+if not os.path.lexists(folder+'/skills'):
+    tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read())).extractall(folder)
+""".strip()
+
 PIDS = 1024
 CHECK_EVERY = 10
 
@@ -61,7 +70,6 @@ def run_arguments(
     :param network: empty for the engine's own default
     :param run_mount: where the guest's socket is seen by this machine; None keeps it in memory inside
     """
-    uid, _, gid = user.partition(":")
     tmpfs = "rw,nosuid,nodev,size={size},mode={mode}"
     result = ["--cap-drop", "ALL"]
     result += [part for name in capabilities for part in ("--cap-add", name)]
@@ -78,8 +86,7 @@ def run_arguments(
     ):
         result += ["--tmpfs", f"{path}:{execute},{tmpfs.format(size=room, mode=mode)}"]
     if run_mount is None:
-        owner = f",uid={uid},gid={gid or uid}"
-        result += ["--tmpfs", f"{RUN}:noexec,{tmpfs.format(size=64 << 20, mode='700')}{owner}"]
+        result += ["--tmpfs", f"{RUN}:noexec,{tmpfs.format(size=min(64 << 20, memory // 16), mode='1777')}"]
     else:
         result += ["--mount", run_mount.argument()]
     for mount in mounts:
@@ -132,6 +139,41 @@ for family,bits,dst in {routes!r}:
     code=-struct.unpack('i',s.recv(4096)[16:20])[0]
     if code and code!=errno.EEXIST and family==2:sys.exit(errno.errorcode.get(code,str(code)))
 """
+
+
+# The same where no route can be forbidden, as in gVisor: the addresses become the container's own. One to
+# which packets would come from itself, or from the loopback, leads nowhere else.
+OWN_METADATA = """
+import socket,struct,sys
+lo=socket.if_nametoindex('lo')
+s=socket.socket(socket.AF_NETLINK,socket.SOCK_RAW,0)
+left=[]
+for family,bits,dst in {addresses!r}:
+    def inside():
+        try:
+            with socket.socket(family,socket.SOCK_DGRAM) as probe:
+                probe.connect((dst,80))
+                return probe.getsockname()[0] in (dst,'127.0.0.1','::1')
+        except OSError:
+            return True
+    if inside():continue
+    raw=socket.inet_pton(family,dst)
+    one=struct.pack('HH',4+len(raw),2)+raw+struct.pack('HH',4+len(raw),1)+raw
+    s.send(struct.pack('IHHIIBBBBi',24+len(one),20,0x605,1,0,family,bits,0,254,lo)+one)
+    s.recv(4096)
+    if not inside():left.append(dst)
+if left:sys.exit('in reach: '+' '.join(left))
+"""
+
+
+def own_metadata_script() -> str:
+    """Return Python that makes the metadata addresses those of where it runs, and fails when it cannot."""
+    hosts = {"169.254.0.0": "169.254.169.254"}
+    addresses = [
+        (int(socket.AF_INET6 if ":" in address else socket.AF_INET), bits, hosts.get(address, address))
+        for address, bits in ADDRESSES
+    ]
+    return OWN_METADATA.format(addresses=addresses).strip()
 
 
 def no_metadata_script() -> str:

@@ -6,19 +6,24 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from hermes.config import Docker
 from hermes.errors import BackendError, Unreachable
 
 from .._command import Done, run_client
 
-__all__ = ["Engine", "Facts", "engine_for", "missing"]
+__all__ = ["Engine", "Facts", "chosen_engine", "engine_for", "missing", "settled"]
 
 CALL_SECONDS = 60.0
 CHECK_SECONDS = 10.0
+SETTLE_SECONDS = 15.0
+DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
+PLAIN_RUNTIMES = ("runc", "crun", "nvidia", "io.containerd.runc.v2")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,7 +32,8 @@ class Facts:
 
     ``local``: it sees the files of this machine, and its containers share our kernel. ``rootless``: root
     inside is the user outside. ``remapped``: users inside are others outside. ``profile``: the file of its
-    filter of system calls, where it says. ``limits``: those it enforces.
+    filter of system calls, where it says. ``limits``: those it enforces. ``runtime``: what runs a container
+    that names none.
     """
 
     podman: bool = False
@@ -40,6 +46,11 @@ class Facts:
     cpus: int = field(default_factory=lambda: os.cpu_count() or 1)
     memory: int = 0
     runtimes: tuple[str, ...] = ()
+    runtime: str = "runc"
+
+    def plain(self, runtime: str | None) -> bool:
+        """Return whether a container shares the kernel: its sockets can be seen, and routes count for it."""
+        return (runtime or self.runtime) in PLAIN_RUNTIMES
 
 
 class Engine:
@@ -123,22 +134,40 @@ class Engine:
                 f"Start it, or mend the access to it. Try: {self.name} info",
             )
         self.facts = _podman_facts(said) if "host" in said else _docker_facts(said, endpoint)
+        if self.name != "podman" and not self.facts.podman and len(self.argv) == 1:
+            # A container is looked for where it was made, whatever the environment says by then.
+            self.argv = (*self.argv, "--host", endpoint)
 
     async def _endpoint(self) -> str:
-        if len(self.argv) == 1 and os.environ.get("DOCKER_HOST"):
-            return os.environ["DOCKER_HOST"]
-        if len(self.argv) == 1 and not await asyncio.to_thread(_has_contexts):
-            return "unix://"
+        if len(self.argv) == 1:
+            if os.environ.get("DOCKER_HOST"):
+                return os.environ["DOCKER_HOST"]
+            context = await asyncio.to_thread(_current_context)
+            if context is None:
+                return DEFAULT_ENDPOINT
+            self.argv = (*self.argv, "--context", context)
         shown = await self.call(
             "context", "inspect", *self.argv[2:], "--format", "{{.Endpoints.docker.Host}}"
         )
         return shown.out.strip()
 
 
-def _has_contexts() -> bool:
-    """Return whether docker may be set to another engine than this machine's: the question costs 20 ms."""
-    folder = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
-    return bool(os.environ.get("DOCKER_CONTEXT")) or os.path.isdir(os.path.join(folder, "contexts"))
+def _current_context() -> str | None:
+    """Return the context that docker is set to, None for its default. Blocks."""
+    context = os.environ.get("DOCKER_CONTEXT")
+    if not context:
+        folder = os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker")
+        try:
+            with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
+                context = json.load(file).get("currentContext")
+        except (OSError, ValueError, AttributeError):
+            return None
+    return context if isinstance(context, str) and context not in ("", "default") else None
+
+
+def chosen_engine(options: Docker) -> str | None:
+    """Return the context or the address of the engine that is meant, None for this machine's own. Blocks."""
+    return options.context or os.environ.get("DOCKER_HOST") or _current_context()
 
 
 def _docker_facts(said: Mapping[str, Any], endpoint: str) -> Facts:
@@ -158,12 +187,14 @@ def _docker_facts(said: Mapping[str, Any], endpoint: str) -> Facts:
         cpus=int(said.get("NCPU") or 1),
         memory=int(said.get("MemTotal") or 0),
         runtimes=tuple(said.get("Runtimes") or ()),
+        runtime=str(said.get("DefaultRuntime") or "runc"),
     )
 
 
 def _podman_facts(said: Mapping[str, Any]) -> Facts:
     host = said["host"]
     security = host.get("security") or {}
+    runtime = str((host.get("ociRuntime") or {}).get("name") or "crun")
     rootless = bool(security.get("rootless"))
     if not rootless:
         limits = frozenset({"cpus", "memory", "pids"})
@@ -183,7 +214,8 @@ def _podman_facts(said: Mapping[str, Any]) -> Facts:
         limits=limits,
         cpus=int(host.get("cpus") or 1),
         memory=int(host.get("memTotal") or 0),
-        runtimes=(str((host.get("ociRuntime") or {}).get("name")),),
+        runtimes=(runtime,),
+        runtime=runtime,
     )
 
 
@@ -196,7 +228,7 @@ async def engine_for(options: Docker, kind: str = "docker") -> Engine:
     :param kind: ``podman`` where the user asked for that place
     :raises BackendError: code ``backend_unavailable``; none works here
     """
-    chosen = options.context or os.environ.get("DOCKER_CONTEXT") or os.environ.get("DOCKER_HOST")
+    chosen = await asyncio.to_thread(chosen_engine, options)
     if options.program != "auto":
         programs = [options.program]
     elif kind == "podman":
@@ -205,7 +237,7 @@ async def engine_for(options: Docker, kind: str = "docker") -> Engine:
         programs = ["docker"]  # this very engine is meant, and no other one
     else:
         programs = ["docker", "podman"]
-    key = (*programs, chosen or "", os.environ.get("PATH", ""))
+    key = (*programs, chosen or "", *(os.environ.get(name, "") for name in ("PATH", "DOCKER_CONFIG")))
     if key in _known:
         return _known[key]
     failures: list[BackendError] = []
@@ -243,8 +275,25 @@ def _is_down(text: str) -> bool:
             "cannot connect to podman",
             "unable to connect to podman",
             "failed to connect to the docker api",
+            "unable to resolve docker endpoint",  # a context that is gone
+            "context not found",
         )
     )
+
+
+async def settled(call: Coroutine[Any, Any, T]) -> T:
+    """Wait for a call that makes something, to its end also when cancelled.
+
+    An engine goes on although its client was killed: what it makes could not be removed before it is there.
+    """
+    making = asyncio.ensure_future(call)
+    try:
+        return await asyncio.shield(making)
+    except asyncio.CancelledError:
+        await asyncio.wait([making], timeout=SETTLE_SECONDS)
+        if not making.cancel() and not making.cancelled():
+            making.exception()
+        raise
 
 
 def missing(text: str) -> bool:

@@ -12,16 +12,15 @@ from hermes.config import home
 from hermes.errors import BackendError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
-from .._workspace import copy_skills, make_private, remove_trees
+from .._workspace import copy_skills, make_private, packed_skills, remove_trees
 from ..base import Spec
 from ._container import BOOT, HOME, RUN, WORKSPACE
 from ._engine import Facts
 from ._options import Mount
 from ._plan import Plan
+from ._seccomp import profile_for
 
 __all__ = ["Files"]
-
-PLAIN_RUNTIMES = (None, "runc", "crun", "io.containerd.runc.v2")
 
 
 class Files:
@@ -30,7 +29,8 @@ class Files:
     They are directories of this machine when the engine sees those and the user inside is one that we can
     make files for; the guest's socket is then reached without any process in between. Making one blocks.
     ``mounts``: those of workspace, home and skills. ``volumes``: those that it takes; ``new_volumes``: those
-    made for it now. ``kept``: the directories were there before, with files of this sandbox.
+    made for it now; ``owner``: of those, unless it is root. ``kept``: the directories were there before, with
+    files of this sandbox.
     """
 
     def __init__(self, spec: Spec, plan: Plan, facts: Facts) -> None:
@@ -39,27 +39,16 @@ class Files:
         self._facts = facts
         self._base = _base(spec.id)
         self.host_uid = _uid_outside(plan, facts)
-        self._shared = facts.local and not facts.remapped and self.host_uid is not None
-        direct = self._shared and plan.options.runtime in PLAIN_RUNTIMES
+        self._shared = facts.local and not plan.remapped(facts) and self.host_uid is not None
+        direct = self._shared and facts.plain(plan.options.runtime)
         self.host_run = default_dir(f"docker-{spec.id}") if direct else None
         own = [("home", HOME)] if plan.here else [("workspace", WORKSPACE), ("home", HOME)]
         self._own = own
         self.mounts = self._mounts()
         self.volumes = [] if self._shared else [f"hermes-{spec.id}-{name}" for name, _ in own]
         self.new_volumes: list[str] = []
+        self.owner: str | None = None
         self.kept = False
-
-    @property
-    def to_chown(self) -> str | None:
-        """The owner that new volumes need, None when they have it."""
-        if self._shared or self._plan.user_name is not None:
-            return self._plan.user_name if self.volumes else None
-        user = self._plan.user(self._facts)
-        return None if user.startswith("0:") else user
-
-    def volume_targets(self) -> list[str]:
-        """Where the volumes are, inside."""
-        return [target for _, target in self._own]
 
     def make(self) -> None:
         """Make the directories on this machine. Those that are there are used. Blocks."""
@@ -109,6 +98,11 @@ class Files:
                 hint="Remove it if it is not yours, or set XDG_RUNTIME_DIR to a directory of your own.",
             ) from error
 
+    def skills_to_send(self) -> bytes | None:
+        """Return the skills as a tar file for a home that is a new volume, None when none are due. Blocks."""
+        new = f"hermes-{self._spec.id}-home" in self.new_volumes
+        return packed_skills() if new and self._plan.skills == "copy" else None
+
     def _mounts(self) -> list[Mount]:
         found = [] if self._plan.here is None else [Mount(self._plan.here, WORKSPACE)]
         for name, target in self._own:
@@ -122,6 +116,16 @@ class Files:
     def run_mount(self) -> Mount | None:
         """Return the mount of the guest's socket directory, None when it stays inside."""
         return None if self.host_run is None else Mount(self.host_run, RUN)
+
+    def filter(self) -> list[str]:
+        """Return the arguments that name a filter of system calls other than the engine's. Blocks."""
+        text = profile_for(self._facts, self._plan.args)
+        if text is None:
+            return []
+        self._base.mkdir(0o700, parents=True, exist_ok=True)
+        path = self._base / "seccomp.json"
+        path.write_text(text)
+        return ["--security-opt", f"seccomp={path}"]
 
     def keep_id(self) -> Sequence[str]:
         """Return the arguments that make this user's number the same inside a rootless podman."""

@@ -10,20 +10,28 @@ from pathlib import Path
 from hermes.errors import BackendError
 
 from .._command import Done, run_client
-from ._container import no_metadata_script
+from ._container import no_metadata_script, own_metadata_script
 from ._engine import Engine
 
 __all__ = ["block_metadata"]
 
 
-async def block_metadata(engine: Engine, ident: str, image: str) -> None:
+async def block_metadata(engine: Engine, ident: str, image: str, *, plain: bool = True) -> None:
     """Make the metadata addresses unreachable in the network of a running container.
 
     Nothing inside may change routes, so it takes another process in the container's network for a moment: of
-    this machine, where we are root on the engine's own, else of a container that may do that alone.
+    this machine, where we are root on the engine's own, else of a container that may do that alone. A
+    runtime that is not ``plain`` may have routes of its own: there it is one inside, which also looks at what
+    came of it.
 
     :raises BackendError: it cannot be done; the container must not be used
     """
+    if not plain:
+        inside = ("exec", "--privileged", "--user", "0:0", ident, "python3", "-I", "-S", "-c")
+        done = await engine.call(*inside, own_metadata_script())
+        if done.code != 0:
+            raise _cannot(done)
+        return
     script = no_metadata_script()
     pid = await _pid_here(engine, ident)
     if pid is not None:

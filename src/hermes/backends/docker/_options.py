@@ -159,6 +159,8 @@ def parse_args(args: tuple[str, ...] | list[str]) -> Reach:
             if not rest:
                 raise ConfigError(f"docker.args: {name} has no value; nothing was started")
             value = rest.pop(0)
+        if name in ("--label", "-l") and value.startswith("hermes."):
+            raise ConfigError("docker.args: labels 'hermes.*' are hermes's own; nothing was started")
         if name in ("--volume", "-v"):
             found.mounts.append(parse_mount(value))
         elif name == "--mount":

@@ -17,7 +17,7 @@ from .._workspace import checked_workspace
 from ..base import Spec
 from . import _devcontainer
 from ._container import HOME, WORKSPACE
-from ._engine import Facts
+from ._engine import Facts, chosen_engine
 from ._image import DEFAULT_IMAGE, Image, from_dockerfile
 from ._options import CAPABILITIES, Mount, mount_reach, parse_args, parse_mount
 
@@ -29,7 +29,8 @@ class Plan:
     """Everything that is known before an engine is asked.
 
     ``here``: the directory of this machine that becomes the workspace, None for one of the sandbox's own.
-    ``user_name``: a user that only the image can turn into a number. ``reasons``: why this is no sandbox.
+    ``user_name``: a user that only the image can turn into a number. ``engine``: the one that is meant, None
+    for this machine's own. ``reasons``: why this is no sandbox.
     """
 
     options: Docker
@@ -43,12 +44,17 @@ class Plan:
     reasons: list[str] = field(default_factory=list)
     env: Mapping[str, str] = field(default_factory=dict)
     user_name: str | None = None
+    engine: str | None = None
     post_create: tuple[tuple[str, ...], ...] = ()
 
     @property
     def binds(self) -> list[str]:
         """The paths of this machine that are to be seen inside."""
         return [*([self.here] if self.here else []), *(one.source for one in self.mounts if one.is_bind)]
+
+    def remapped(self, facts: Facts) -> bool:
+        """Return whether users inside are others outside."""
+        return facts.remapped and "--userns=host" not in self.args
 
     def user(self, facts: Facts) -> str:
         """Return ``UID:GID`` inside."""
@@ -83,6 +89,7 @@ class Plan:
         kept = ("program", "context", "writable_root", "runtime", "gpus", "metadata")
         for key in (*kept, "tmp_size", "scratch_size", "shm_size"):
             found[f"docker.{key}"] = getattr(options, key)
+        found["docker.context"] = self.engine
         return found
 
 
@@ -110,6 +117,7 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
         here=here,
         skills=skills,
         limits=spec.limits,
+        engine=chosen_engine(options),
     )
     if source == "dockerfile":
         plan.image = from_dockerfile(str(options.dockerfile))

@@ -47,7 +47,8 @@ async def prune(engine: Engine, store: Store) -> list[str]:
 
     :raises HermesError: code ``state_unreadable``; it cannot be told which sandboxes there are
     """
-    mark = f"label=hermes.home={_home_mark()}"
+    ours = await asyncio.to_thread(_home_mark)
+    mark = f"label=hermes.home={ours}"
     containers = await _listed(engine, "ps", "--all", "--no-trunc", "--filter", mark, "--quiet")
     networks = await _listed(engine, "network", "ls", "--filter", mark, "--format", "{{.Name}}")
     volumes = await _listed(engine, "volume", "ls", "--quiet", "--filter", "name=hermes-")
@@ -79,7 +80,7 @@ async def prune(engine: Engine, store: Store) -> list[str]:
             gone.append(f"network {network} removed")
     for volume in volumes:
         ident = volume.removeprefix("hermes-").partition("-")[0]
-        if ident in known or not await _is_ours(engine, volume):
+        if ident in known or await _owner(engine, volume) != ours:
             continue
         if (await engine.call("volume", "rm", volume)).code == 0:
             gone.append(f"volume {volume} removed")
@@ -98,12 +99,13 @@ async def _listed(engine: Engine, *args: str) -> list[str]:
     return (await engine.ask(*args)).split()
 
 
-async def _is_ours(engine: Engine, volume: str) -> bool:
+async def _owner(engine: Engine, volume: str) -> str | None:
+    """Return the hermes home that a volume belongs to."""
     done = await engine.call("volume", "inspect", volume)
-    if done.code != 0:
-        return False
-    marks = (json.loads(done.out)[0].get("Labels") or {}) if done.out else {}
-    return bool(marks.get("hermes.home") == _home_mark())
+    if done.code != 0 or not done.out:
+        return None
+    mark = (json.loads(done.out)[0].get("Labels") or {}).get("hermes.home")
+    return str(mark) if mark else None
 
 
 def _surplus(seen: dict[str, Any], records: dict[str, SandboxRecord]) -> str | None:

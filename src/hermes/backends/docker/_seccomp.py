@@ -6,11 +6,8 @@ Docker's own refuses these. With them what runs inside could read the keys that 
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +16,12 @@ from ._engine import Facts
 __all__ = ["narrowed", "profile_for"]
 
 REFUSED = frozenset(
-    "add_key keyctl request_key unshare setns mount umount umount2 mount_setattr pivot_root chroot fsopen "
-    "fsconfig fsmount fspick move_mount open_tree process_vm_readv process_vm_writev".split()
+    {
+        *("add_key", "keyctl", "request_key"),
+        *("unshare", "setns", "mount", "umount", "umount2", "mount_setattr", "pivot_root", "chroot"),
+        *("fsopen", "fsconfig", "fsmount", "fspick", "move_mount", "open_tree"),
+        *("process_vm_readv", "process_vm_writev"),
+    }
 )
 NAMESPACES = 0x7E020000  # the flags of clone that make one
 
@@ -42,25 +43,15 @@ def narrowed(profile: dict[str, Any]) -> dict[str, Any]:
     return {**profile, "syscalls": kept}
 
 
-@contextlib.contextmanager
-def profile_for(facts: Facts, args: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the arguments that name the narrowed profile, while its file is there. Blocks.
+def profile_for(facts: Facts, args: Sequence[str]) -> str | None:
+    """Return the text of the narrowed profile. Blocks.
 
     None where the engine's own is narrow enough or out of reach, or where the user chose another.
     """
     chosen = any("seccomp" in arg or arg == "--privileged" for arg in args)
     if chosen or not facts.podman or not facts.local or not facts.profile:
-        yield []
-        return
+        return None
     try:
-        profile = json.loads(Path(facts.profile).read_text("utf-8"))
+        return json.dumps(narrowed(json.loads(Path(facts.profile).read_text("utf-8"))))
     except OSError:
-        yield []
-        return
-    fd, path = tempfile.mkstemp(prefix="hermes-seccomp-", suffix=".json")
-    try:
-        with open(fd, "w", encoding="utf-8") as file:
-            json.dump(narrowed(profile), file)
-        yield ["--security-opt", f"seccomp={path}"]
-    finally:
-        os.unlink(path)
+        return None

@@ -29,6 +29,8 @@ from ._start import ASK, clean_environment
 if TYPE_CHECKING:
     from hermes.state import Store
 
+DIAGNOSE_TRIES = 10
+
 
 class SingularityBackend(Backend):
     """Commands run in an instance of its own, with its own files, on this machine or in a job of SLURM."""
@@ -95,6 +97,13 @@ class SingularityBackend(Backend):
         return f"{PREFIX}{self.spec.id}"
 
     # --- bringing it up
+
+    async def prepare(self, *, renew: bool = False) -> str:
+        plan = await asyncio.to_thread(self._planned)
+        client = await client_for(plan.options.program)
+        work, _ = await asyncio.to_thread(workdir.choose)
+        image = await ensure(client, plan.image, work, self.progress, renew=renew)
+        return f"{client.name} works, sandboxes go to {work}, and the image is {image}"
 
     async def create(self) -> dict[str, Any]:
         plan = await asyncio.to_thread(self._planned)
@@ -166,7 +175,11 @@ class SingularityBackend(Backend):
 
     async def _state(self) -> PlaceState:
         files, runner = self._open()
-        if (runner.direct and await self._answers()) or await runner.runs():
+        if runner.direct and await self._answers():
+            return "running"
+        # Without the directory of its socket, which somebody removed, nobody can reach it any more.
+        lost = runner.direct and not await asyncio.to_thread(os.path.isdir, files.host_run)
+        if not lost and await runner.runs():
             return "running"
         return "stopped" if await asyncio.to_thread(files.base.is_dir) else "gone"
 
@@ -192,20 +205,20 @@ class SingularityBackend(Backend):
 
     async def direct_channel(self, run_dir: str) -> ByteChannel | None:
         files, runner = self._open()
-        # Another path comes from inside, and is none that we gave. A logout may have taken the directory.
+        # Another path comes from inside, and is none that we gave.
         if not runner.direct or run_dir != self.guest_dirs().run_dir:
-            return None
-        if not await asyncio.to_thread(os.path.isdir, files.host_run):
             return None
         return SocketChannel(os.path.join(files.host_run, "guest"), SOCKET, uid=os.geteuid())
 
     async def diagnose(self, reason: str) -> str:
         try:
             _, runner = self._open()
-            if not await runner.runs():
-                return await self._why()
-            if not runner.direct or await self._answers():
-                return ""
+            for _ in range(DIAGNOSE_TRIES):
+                if not await runner.runs():
+                    return await self._why()
+                if not runner.direct or await self._answers():
+                    return ""
+                await asyncio.sleep(0.1)  # of an instance that ends the guest may be the first to go
         except HermesError:
             return ""
         return f"its guest process has ended ({reason})"

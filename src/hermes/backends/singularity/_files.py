@@ -23,7 +23,7 @@ from ._options import CAPABILITIES, HOME, RUN, SCRATCH, WORKSPACE, Bind
 from ._plan import Plan
 from ._start import start_script
 
-__all__ = ["Files", "home_mark", "privileges"]
+__all__ = ["Files", "home_mark", "privileges", "run_dir", "write"]
 
 PREFIX = "hermes-"
 MARK = "hermes.json"
@@ -50,7 +50,7 @@ class Files:
     @classmethod
     def new(cls, ident: str, work: Path) -> Files:
         """Return those that a new sandbox has; nothing is made."""
-        return cls(ident, work / f"{PREFIX}{ident}", default_dir(f"singularity-{ident}"))
+        return cls(ident, work / f"{PREFIX}{ident}", run_dir(ident))
 
     @property
     def pid_file(self) -> Path:
@@ -190,6 +190,14 @@ def _with_mounts(paths: Iterable[str]) -> list[str]:
 def _no_mount() -> str:
     """Return what of the machine the client is not to show although the administrator's settings say so."""
     return "bind-paths,hostfs" + (",sys" if os.geteuid() == 0 else "")
+
+
+def run_dir(ident: str) -> str:
+    """Return where the guest's socket is on this machine: in memory. Blocks, for a moment."""
+    # Not in XDG_RUNTIME_DIR, which a logout takes away from what goes on.
+    if os.path.isdir("/dev/shm") and os.access("/dev/shm", os.W_OK | os.X_OK):
+        return f"/dev/shm/hermes-{os.geteuid()}/singularity-{ident}"
+    return default_dir(f"singularity-{ident}")
 
 
 def privileges() -> list[str]:

@@ -85,11 +85,14 @@ def cache_dir(work: Path) -> Path:
     return home() / "cache" / "images" if work.is_relative_to(home()) else work / "images"
 
 
-async def ensure(client: Client, image: Image, work: Path, progress: Callable[[str], None]) -> str:
+async def ensure(
+    client: Client, image: Image, work: Path, progress: Callable[[str], None], *, renew: bool = False
+) -> str:
     """Return the path of an image that can be started, after converting it if that was not done before.
 
     Processes that want the same one wait for each other. An image that is there is whole.
 
+    :param renew: convert it although that was done
     :raises BackendError: code ``image_missing``; it cannot be had
     """
     if image.path is not None:
@@ -98,11 +101,11 @@ async def ensure(client: Client, image: Image, work: Path, progress: Callable[[s
     cache = await asyncio.to_thread(cache_dir, work)
     key = hashlib.sha256(f"{image.source}\n{digest}".encode()).hexdigest()[:24]
     made = cache / f"{key}.sif"
-    if await asyncio.to_thread(made.exists):
+    if not renew and await asyncio.to_thread(made.exists):
         return str(made)
     await asyncio.to_thread(lambda: cache.mkdir(0o700, parents=True, exist_ok=True))
     async with _alone(cache / f"{key}.lock", progress):
-        if not await asyncio.to_thread(made.exists):
+        if renew or not await asyncio.to_thread(made.exists):
             await _convert(client, image, made, progress)
     return str(made)
 

@@ -9,12 +9,15 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hermes.guest.dirs import default_dir
+from hermes.config import Slurm
+from hermes.errors import HermesError
 from hermes.state import SandboxRecord, Store, owner_state
 
 from . import workdir
-from ._client import Client, end, forget_logs
-from ._files import MARK, PREFIX, Files, home_mark
+from ._client import Client
+from ._files import MARK, PREFIX, Files, home_mark, run_dir
+from ._here import Here
+from ._slurm import SlurmJob
 
 __all__ = ["prune"]
 
@@ -25,22 +28,26 @@ async def prune(client: Client, backend: str, store: Store) -> list[str]:
     Only what says in its directory that it is of this home, and of this user, is looked at.
     """
     records = {one.id: one for one in await asyncio.to_thread(store.all) if one.backend == backend}
-    running = await client.instances(f"{PREFIX}*")
+    here = await client.instances(f"{PREFIX}*")
     gone: list[str] = []
     for base in await asyncio.to_thread(_directories):
         mark = await asyncio.to_thread(_mark, base)
         if mark is None:
             continue
         name, record = base.name, records.get(str(mark["id"]))
-        why = _surplus(mark, record, running=name in running, base=base)
-        if why is None:
-            continue
-        if name in running and not await asyncio.to_thread(end, running[name], name):
-            continue
         files = await asyncio.to_thread(_files, base, str(mark["id"]), record)
-        await asyncio.to_thread(forget_logs, name)
-        if not await asyncio.to_thread(files.remove):
-            gone.append(f"{'instance' if name in running else 'directory'} {name} removed ({why})")
+        runner: Here | SlurmJob = Here(client, files, name)
+        running = name in here
+        try:
+            if await asyncio.to_thread((base / "job").exists):
+                runner = SlurmJob(client, files, name, Slurm())
+                running = bool((await runner.state())[0])
+            why = _surplus(mark, record, running=running)
+            if why is None or await runner.end() or await asyncio.to_thread(files.remove):
+                continue
+        except HermesError:  # SLURM does not answer, or is not here: the next time
+            continue
+        gone.append(f"{'instance' if running else 'directory'} {name} removed ({why})")
     return gone
 
 
@@ -67,7 +74,7 @@ def _mark(base: Path) -> dict[str, Any] | None:
     return mark if base.name == f"{PREFIX}{mark.get('id')}" else None
 
 
-def _surplus(mark: dict[str, Any], record: SandboxRecord | None, *, running: bool, base: Path) -> str | None:
+def _surplus(mark: dict[str, Any], record: SandboxRecord | None, *, running: bool) -> str | None:
     if record is None:
         return "no sandbox has it"
     if not record.named and owner_state(record) == "dead":
@@ -81,4 +88,4 @@ def _surplus(mark: dict[str, Any], record: SandboxRecord | None, *, running: boo
 
 def _files(base: Path, ident: str, record: SandboxRecord | None) -> Files:
     found = record.locator.get("host_run") if record is not None else None
-    return Files(ident, base, found if isinstance(found, str) else default_dir(f"singularity-{ident}"))
+    return Files(ident, base, found if isinstance(found, str) else run_dir(ident))

@@ -26,6 +26,7 @@ __all__ = ["SlurmJob"]
 CALL_SECONDS = 60.0
 START_SECONDS = 180.0
 CANCEL_SECONDS = 45.0
+COMPLETING_SECONDS = 8.0
 POLL = (0.1, 2.0)  # seconds between two looks at the queue: first, longest
 TELL_EVERY = 30.0
 
@@ -197,19 +198,25 @@ class SlurmJob:
         number = await self._job()
         if not number:
             return "it has no job"
-        state = ""
-        done = await self._ask("scontrol", "show", "job", "--oneliner", number)
-        found = re.search(r"\bJobState=(\w+)", done.out)
-        if found:
-            state = found[1]
-        else:  # the controller forgets after some minutes; the accounts, where there are any, do not
-            done = await self._ask("sacct", "--noheader", "-X", "-P", f"--jobs={number}", "--format=State")
-            state = (done.out.split() or [""])[0] if done.code == 0 else ""
+        state = await self._last_state(number)
+        deadline = time.monotonic() + COMPLETING_SECONDS
+        while state == "COMPLETING" and time.monotonic() < deadline:
+            await asyncio.sleep(0.2)  # what it will be called is not told as long as processes are ended
+            state = await self._last_state(number)
         if state in RUNNING or state in WAITING:
             return ""
         if state in ("COMPLETED", "FAILED") and await asyncio.to_thread((self._files.base / "ended").exists):
             state = "COMPLETED"
         return ENDED.get(state, f"its job has ended ({state.lower()})" if state else "its job has ended")
+
+    async def _last_state(self, number: str) -> str:
+        done = await self._ask("scontrol", "show", "job", "--oneliner", number)
+        found = re.search(r"\bJobState=(\w+)", done.out)
+        if found:
+            return "TIMEOUT" if "Reason=TimeLimit" in done.out else found[1]
+        # The controller forgets after some minutes; the accounts, where there are any, do not.
+        done = await self._ask("sacct", "--noheader", "-X", "-P", f"--jobs={number}", "--format=State")
+        return (done.out.split() or [""])[0] if done.code == 0 else ""
 
     def argv(self) -> list[str]:
         """Join the job by a step that shares what the job has, and the instance from there."""
@@ -243,8 +250,8 @@ class SlurmJob:
         return []
 
     async def _job(self) -> str:
-        if not self._number:
-            self._number = await asyncio.to_thread(self._read)
+        # Another client may have brought it up again, in another job.
+        self._number = await asyncio.to_thread(self._read) or self._number
         return self._number
 
     def _read(self) -> str:

@@ -314,7 +314,7 @@ async def test_busy_guest_does_not_end(open_box: OpenBox) -> None:
     name = unique("busy")
     box = await open_box(name=name, lifetime=Lifetime(idle_guest=0.4))
     guest = box._channel.guest["guest"]
-    job = await box.start("sleep 2; echo finished")
+    job = await box.start("sleep 4; echo finished")
     await desert(box)
     await asyncio.sleep(1.5)
     again = await open_box(name=name, lifetime=Lifetime(idle_guest=0.4))

@@ -1,0 +1,205 @@
+"""Images that are built: from a Dockerfile, and from what a ``devcontainer.json`` says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from _containers import IMAGES, ONE_ENGINE, engine, sandbox, text
+from hermes.backends.docker._devcontainer import load
+from hermes.backends.docker._image import from_dockerfile
+from hermes.errors import BackendError, ConfigError, SandboxDiffers
+
+EVERYTHING = """
+// What a project says of its container.
+{
+  "name": "project", /* a comment, with "quotes" and // more */
+  "image": "example/image:1", // trailing
+  "containerEnv": {"A": "1", "URL": "http://a//b", "HERE": "${localWorkspaceFolder}"},
+  "remoteEnv": {"B": "${localEnv:CANARY_B:default}", "C": "${containerWorkspaceFolderBasename}",},
+  "remoteUser": "vscode",
+  "mounts": [
+    "source=${localWorkspaceFolder}/data,target=/data,type=bind,readonly",
+    {"source": "cache-${localWorkspaceFolderBasename}", "target": "/cache", "type": "volume"},
+  ],
+  "runArgs": ["--cap-add=SYS_PTRACE", "--hostname", "dev"],
+  "postCreateCommand": "echo 'a // b' > /workspace/made",
+  "customizations": {"vscode": {"extensions": ["a", "b",]}},
+  "forwardPorts": [3000],
+}
+"""
+
+
+def written(folder: Path, content: object, name: str = ".devcontainer/devcontainer.json") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_all_of_it(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    written(folder, EVERYTHING)
+    found = load(str(folder), str(folder), "/workspace")
+    assert found.image.reference == "example/image:1"
+    assert found.user == "vscode"
+    assert found.env == {
+        **{"A": "1", "URL": "http://a//b", "HERE": str(folder)},
+        **{"B": "default", "C": "workspace"},
+    }
+    assert [(m.source, m.target, m.read_only) for m in found.mounts] == [
+        (f"{folder}/data", "/data", True),
+        ("cache-project", "/cache", False),
+    ]
+    assert found.args == ("--cap-add=SYS_PTRACE", "--hostname", "dev")
+    assert found.post_create == (("/bin/sh", "-c", "echo 'a // b' > /workspace/made"),)
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("make && true", (("/bin/sh", "-c", "make && true"),)),
+        (["make", "a b"], (("make", "a b"),)),
+        ({"a": "x", "b": ["y", "z"]}, (("/bin/sh", "-c", "x"), ("y", "z"))),
+        ("", ()),
+        (None, ()),
+    ],
+)
+def test_commands_after_the_start(
+    tmp_path: Path, command: object, meant: tuple[tuple[str, ...], ...]
+) -> None:
+    written(tmp_path, {"image": "i", "postCreateCommand": command}, ".devcontainer.json")
+    assert load(str(tmp_path), str(tmp_path), "/workspace").post_create == meant
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(
+            {"dockerComposeFile": "x"},
+            {"image": "i", "features": {"a": {}}},
+            {"service": "x"},
+            {},
+            [],
+            "{",
+            "[1",
+        ),
+        *(
+            {"image": 1},
+            {"image": "i", "mounts": "x"},
+            {"image": "i", "mounts": [1]},
+            {"image": "i", "runArgs": 1},
+        ),
+        *({"image": "i", "containerEnv": ["A"]}, {"image": "i", "postCreateCommand": 1}),
+        {"build": {"dockerfile": "missing"}},
+    ],
+    ids=repr,
+)
+def test_what_cannot_be_done_is_refused(tmp_path: Path, content: object) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(ConfigError, match="nothing was started") as caught:
+        load(str(path), str(tmp_path), "/workspace")
+    assert str(tmp_path) in caught.value.message
+
+
+def test_a_folder_without_one(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"no devcontainer\.json"):
+        load(str(tmp_path), str(tmp_path), "/workspace")
+
+
+def test_another_content_of_a_dockerfile_is_another_image(tmp_path: Path) -> None:
+    file = tmp_path / "Dockerfile"
+    file.write_text("FROM a\n")
+    first = from_dockerfile(str(file))
+    assert from_dockerfile(str(tmp_path)) == first
+    file.write_text("FROM b\n")
+    assert from_dockerfile(str(file)).reference != first.reference
+    assert from_dockerfile(str(file), build_args=("A=1",)).reference != from_dockerfile(str(file)).reference
+
+
+async def removed(place: str, dockerfile: Path, *about: object) -> None:
+    """Remove what was built from a Dockerfile."""
+    image = await asyncio.to_thread(from_dockerfile, str(dockerfile), *about)  # type: ignore[arg-type]
+    await engine(place, "rmi", "--force", image.reference, check=False)
+
+
+@pytest.mark.timeout(120)
+async def test_a_dockerfile_is_built_and_its_change_is_noticed(place: str, tmp_path: Path) -> None:
+    file = tmp_path / "Dockerfile"
+    file.write_text(f"FROM {IMAGES[place]}\nRUN echo one > /built\nCOPY extra /extra\n")
+    (tmp_path / "extra").write_text("extra\n")
+    lines: list[str] = []
+    try:
+        async with sandbox(place, name="built", dockerfile=str(file), on_progress=lines.append) as box:
+            assert await text(box, "cat /built /extra") == "one\nextra"
+            assert any(line.startswith("building ") for line in lines)
+            await box.run("echo kept >/workspace/a")
+            lines.clear()
+        async with sandbox(place, name="built", dockerfile=str(file), on_progress=lines.append) as box:
+            assert await text(box, "cat /built") == "one"
+            assert not lines
+        first = (await asyncio.to_thread(from_dockerfile, str(file))).reference
+        file.write_text(f"FROM {IMAGES[place]}\nRUN echo two > /built\n")
+        with pytest.raises(SandboxDiffers, match="image: "):
+            await sandbox(place, name="built", dockerfile=str(file)).open()
+        async with sandbox(place, name="built", dockerfile=str(file), recreate=True) as box:
+            assert await text(box, "cat /built /workspace/a") == "two\nkept"
+            await box.destroy()
+        await engine(place, "rmi", "--force", first)
+    finally:
+        await removed(place, file)
+
+
+@pytest.mark.docker_engine
+async def test_a_build_that_fails_says_what_it_printed(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {IMAGES['docker']}\nRUN echo this went wrong >&2; exit 3\n")
+    with pytest.raises(BackendError, match="could not be built") as caught:
+        await sandbox("docker", dockerfile=str(tmp_path)).open()
+    assert caught.value.code == "image_missing"
+
+
+@pytest.mark.timeout(120)
+@ONE_ENGINE
+async def test_a_devcontainer_as_a_whole(place: str, tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    (project / "data").mkdir(parents=True)
+    (project / "data" / "file").write_text("data\n")
+    (project / ".devcontainer").mkdir()
+    (project / ".devcontainer" / "Dockerfile").write_text(
+        f"FROM {IMAGES[place]}\nARG WHO\nRUN echo $WHO > /who\n"
+    )
+    written(
+        project,
+        {
+            "build": {"dockerfile": "Dockerfile", "args": {"WHO": "them"}},
+            "containerEnv": {"GREETING": "hello"},
+            "mounts": ["source=${localWorkspaceFolder}/data,target=/data,type=bind,readonly"],
+            "postCreateCommand": {
+                "one": "echo $GREETING >/workspace/made",
+                "two": ["touch", "/workspace/two"],
+            },
+        },
+    )
+    box = sandbox(place, workspace=str(project), devcontainer=".")
+    try:
+        async with box:
+            assert await text(box, "cat /who /data/file made; echo $GREETING; ls two") == (
+                "them\ndata\nhello\nhello\ntwo"
+            )
+            assert (await box.run("touch /data/x")).exit_code == 1
+            assert box.describe()["reaches_host"] == []
+        assert (project / "made").read_text() == "hello\n"
+    finally:
+        folder = project / ".devcontainer"
+        await removed(place, folder / "Dockerfile", str(folder), ("WHO=them",))
+
+
+@pytest.mark.docker_engine
+async def test_a_command_after_the_start_that_fails_leaves_nothing(tmp_path: Path, hermes_home: Path) -> None:
+    written(tmp_path, {"image": IMAGES["docker"], "postCreateCommand": "echo why >&2; exit 7"})
+    with pytest.raises(BackendError, match="exit code 7: why"):
+        await sandbox("docker", name="post", devcontainer=str(tmp_path)).open()
+    assert list((hermes_home / "sandboxes").glob("*")) == []

@@ -1,0 +1,231 @@
+"""What is asked for: read, refused with its reason, and looked through for what reaches the host."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.backends._workspace import checked_workspace, reaches_host
+from hermes.backends.base import Spec
+from hermes.backends.docker import DockerBackend
+from hermes.backends.docker._options import Mount, parse_args, parse_mount
+from hermes.config import Config, Docker
+from hermes.errors import ConfigError, UnsupportedError
+
+
+def backend(docker: Docker | None = None, **spec: Any) -> DockerBackend:
+    options = {
+        key: spec.pop(key) for key in list(spec) if key in Docker.__struct_fields__ and key not in ("image",)
+    }
+    config = Config(docker=docker or Docker())
+    return DockerBackend(Spec(name="x", id="0123456789abcdef", options=options, **spec), config)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("/a:/b", Mount("/a", "/b")),
+        ("/a:/b:ro", Mount("/a", "/b", True)),
+        ("/a:/b/../c/:rw", Mount("/a", "/c")),
+        ("/a:/b:ro,z", Mount("/a", "/b", True)),
+        ("cache:/root/.cache", Mount("cache", "/root/.cache")),
+        ("/with space:/b", Mount("/with space", "/b")),
+    ],
+)
+def test_mounts(written: str, meant: Mount) -> None:
+    assert parse_mount(written) == meant
+
+
+def test_a_mounts_source_may_be_written_from_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parse_mount("./data:/data").source == str(tmp_path / "data")
+    assert parse_mount("~/data:/data").source == str(Path.home() / "data")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        *("", "/a", "/a:", ":/b", "/a:b", "/a:/", "/a:/b:rx", "/a:/b:ro:x", "a/b:/c", "-v:/c", "/a:/b/../.."),
+        *("/a:/proc", "/a:/sys/fs", "/a:/dev/shm", "/a:/run/hermes", "/a:/run/hermes/guest", "/a:/x/../proc"),
+    ],
+)
+def test_what_is_no_mount_is_refused(written: str) -> None:
+    with pytest.raises(ConfigError, match="nothing was started"):
+        parse_mount(written)
+
+
+def test_a_mounts_text_cannot_become_another_argument() -> None:
+    assert Mount("/a,readonly", '/b"c').argument() == 'type=bind,"source=/a,readonly","target=/b""c"'
+    assert Mount("cache", "/b", True).argument() == "type=volume,source=cache,target=/b,readonly"
+
+
+def test_two_mounts_in_one_place_are_refused(tmp_path: Path) -> None:
+    for mounts in (["/srv:/a", "/opt:/a"], ["/srv:/workspace"], ["/srv:/home/hermes"]):
+        with pytest.raises(ConfigError, match="two mounts have the target"):
+            backend(mounts=mounts).check_spec()
+
+
+@pytest.mark.parametrize(
+    ("args", "reached"),
+    [
+        (["--hostname", "x"], []),
+        (["--dns=1.1.1.1", "--add-host", "a:1.2.3.4"], []),
+        (["--cap-add", "CHOWN", "--cap-add=CAP_FOWNER"], []),
+        (["--security-opt", "no-new-privileges"], []),
+        (["--ipc=private", "--cgroupns", "private"], []),
+        (["--privileged"], ["privileged"]),
+        (["--cap-add", "SYS_ADMIN"], ["SYS_ADMIN"]),
+        (["--cap-add=ALL"], ["ALL"]),
+        (["--device", "/dev/fuse"], ["a device"]),
+        (["--pid=host"], ["processes"]),
+        (["--ipc", "host"], ["memory"]),
+        (["--uts=host"], ["host name"]),
+        (["--userns", "host"], ["users"]),
+        (["--security-opt", "seccomp=unconfined"], ["seccomp"]),
+        (["--security-opt=apparmor=unconfined"], ["apparmor"]),
+        (["--security-opt", "no-new-privileges=false"], ["no-new-privileges"]),
+        (["-v", "/var/run/docker.sock:/var/run/docker.sock"], ["docker.sock"]),
+        (["--volume=/:/host"], ["whole file system"]),
+        (["--mount", "type=bind,source=/etc,target=/host-etc,readonly"], ["system"]),
+        (["--volumes-from", "other"], ["other"]),
+        (["--pid=container:other"], ["other"]),
+    ],
+    ids=" ".join,
+)
+def test_arguments_that_reach_the_host_are_named(args: list[str], reached: list[str]) -> None:
+    try:
+        found = parse_args(args)
+    except ConfigError as error:
+        # Refusing what hermes does not know is as safe as naming it.
+        assert reached and "does not know" in error.message
+        return
+    assert len(found.reasons) == len(reached), found.reasons
+    for reason, word in zip(found.reasons, reached, strict=True):
+        assert word.lower() in reason.lower()
+    place = backend(args=args)
+    assert place.capabilities.judged is bool(reached)
+    assert place.capabilities.reaches_host == tuple(found.reasons)
+    assert place.capabilities.isolation == ("none" if reached else "container")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        *(["--user", "0"], ["-u=0"], ["--network=host"], ["--net", "host"], ["--memory", "1g"], ["-m=1g"]),
+        *(["--cpus=2"], ["--pids-limit", "1"], ["--gpus", "all"], ["--runtime=x"], ["--env", "A=b"]),
+        *(
+            ["-e", "A"],
+            ["--env-file", "x"],
+            ["--read-only=false"],
+            ["--workdir=/"],
+            ["--rm"],
+            ["--name", "x"],
+        ),
+        *(["--restart=always"], ["--no-such"], ["--entrypoint", "x"], ["--detach"], ["image"], ["-it"], [""]),
+        *(["--hostname"], ["--"], ["--mount", "type=tmpfs,target=/x"], ["--mount", "source=/a"]),
+        *(["--label", "hermes.id=x"], ["-l", "hermes.home=x"], ["--pull=always"], ["--platform=x", "sh"]),
+    ],
+    ids=" ".join,
+)
+def test_arguments_that_hermes_owns_or_does_not_know_are_refused(args: list[str]) -> None:
+    with pytest.raises(ConfigError, match="nothing was started"):
+        parse_args(args)
+
+
+def test_paths_that_reach_the_host(
+    tmp_path: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hermes_home.mkdir()
+    (tmp_path / "link").symlink_to("/")
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(hermes_home.parent / "s"))
+        for path in (
+            *("/", "/proc", "/sys/kernel", "/dev", "/etc", "/etc/ssl", "/home", "/root", "/boot", "/var/run"),
+            *("/var/lib/docker", "/var/lib/docker/volumes", "/var/lib", "/run", "/var/run/docker.sock"),
+            *("~", "~/.ssh", "~/.ssh/keys", "~/.aws", "~/.kube", "/home/somebody", str(tmp_path / "link")),
+            *(str(hermes_home), str(hermes_home / "state"), str(hermes_home.parent), "/dev/null"),
+            str(hermes_home.parent / "s"),
+        ):
+            assert reaches_host(path), path
+    for path in (
+        str(tmp_path),
+        str(tmp_path / "none"),
+        "/srv",
+        "/opt/data",
+        "/usr/share",
+        "~/project",
+        "/home/a/project",
+    ):
+        assert reaches_host(path) is None, path
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine/docker.sock")
+    assert "engine" in (reaches_host(str(tmp_path / "engine")) or "")
+
+
+def test_mounts_that_reach_the_host_make_it_judged(tmp_path: Path) -> None:
+    assert backend(mounts=[f"{tmp_path}:/data"]).capabilities.judged is False
+    place = backend(mounts=["/:/host:ro", f"{tmp_path}:/data"])
+    assert place.capabilities.judged
+    assert place.capabilities.reaches_host == ("/ is mounted: it is the whole file system",)
+
+
+@pytest.mark.parametrize(
+    "wanted", ["/", "~", "/root", "/home", "/etc", "~/.ssh", "/nonexistent", "HOME", "FILE"]
+)
+def test_workspaces_that_give_away_the_host_are_refused(
+    wanted: str, tmp_path: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (hermes_home / "project").mkdir(parents=True)
+    (tmp_path / "home" / ".ssh").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = {"HOME": str(hermes_home / "project"), "FILE": str(tmp_path / "file")}.get(wanted, wanted)
+    with pytest.raises(ConfigError, match="nothing was started"):
+        backend(workspace=path, here=str(tmp_path)).check_spec()
+    if os.path.isdir(os.path.expanduser(path)):
+        with pytest.raises(ConfigError, match="cannot be the workspace"):
+            checked_workspace("here", os.path.expanduser(path))
+
+
+def test_workspaces_of_a_project(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    assert checked_workspace("here", str(tmp_path)) == str(tmp_path)
+    assert checked_workspace("sub", str(tmp_path)) == str(tmp_path / "sub")
+    (tmp_path / "link").symlink_to("sub")
+    assert checked_workspace(str(tmp_path / "link"), None) == str(tmp_path / "sub")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"user": "a b"}, "is no user"),
+        ({"user": "-1"}, "is no user"),
+        ({"user": "1:2:3"}, "is no user"),
+        ({"user": "1234", "writable_root": True}, "root inside"),
+        ({"dockerfile": "/a", "devcontainer": "/b"}, "there is one image"),
+        ({"dockerfile": "/nonexistent"}, "cannot be read"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said) as caught:
+        backend(**options).check_spec()
+    assert "nothing was started" in caught.value.message
+
+
+def test_unknown_options_are_refused() -> None:
+    place = DockerBackend(Spec(name="x", id="0123456789abcdef", options={"privilegd": True}), Config())
+    with pytest.raises(ConfigError, match="privilegd"):
+        place.check_spec()
+
+
+def test_limits_that_no_engine_enforces_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="'disk'"):
+        backend(limits={"disk": 1 << 30}).check_spec()
+
+
+def test_settings_hold_no_secrets() -> None:
+    place = backend(env={"TOKEN": "s3cr3t"})
+    assert "s3cr3t" not in repr(place.settings())
