@@ -174,10 +174,10 @@ def test_two_clients_at_once(cli: Cli) -> None:
 
 def test_a_file_with_faults_starts_nothing(cli: Cli) -> None:
     fleet = FleetFile(cli, [], *LOCAL)
-    fleet.path.write_text('{"command": "echo x >>log"}\n{"command": \n{"comand": "true"}\n')
+    fleet.path.write_text('{"command": "echo x >>log"}\n{"command": \n{"command": "true", "time": 9}\n')
     said = fleet.run(code=125)
     assert "f.jsonl:2: it is no JSON" in said
-    assert "f.jsonl:3: unknown key 'comand'; did you mean 'command'?" in said
+    assert "f.jsonl:3: unknown key 'time'; did you mean 'timeout'?" in said
     assert "nothing was started" in said
     assert not fleet.output.exists()
     assert not log(cli.cwd / "log")

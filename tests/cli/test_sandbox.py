@@ -49,6 +49,7 @@ def test_rm_of_what_is_not_there(cli: Cli) -> None:
 def test_prune(cli: Cli) -> None:
     for name in ("dead", "old", "live"):
         cli.out("exec", "-q", "--name", name, "true")
+    cli.out("exec", "-q", "--name", "files", "--workspace", "private", "echo kept >here")
     cli.out("exec", "-q", "true")
     records = cli.home / "state" / "sandboxes"
     long_ago = time.time() - 30 * 86400
@@ -61,6 +62,7 @@ def test_prune(cli: Cli) -> None:
     [unnamed] = [one["name"] for one in cli.json("sandbox", "ls", "--json") if not one["named"]]
     dead = next(one for one in cli.json("sandbox", "ls", "--json") if one["name"] == "dead")
     kill_guest(cli, dead["name"])
+    kill_guest(cli, "files")
     assert states(cli)["dead"] == "gone"
 
     would = cli.out("sandbox", "prune", "--dry-run").splitlines()
@@ -70,12 +72,14 @@ def test_prune(cli: Cli) -> None:
     ]
     orphan.send_signal(signal.SIGKILL)
     orphan.wait()
-    assert len(states(cli)) == 5
+    assert len(states(cli)) == 6
     done = cli.out("sandbox", "prune").splitlines()
     assert f"{unnamed}: removed (its hermes has ended)" in done
     assert len(done) == 3
-    assert set(states(cli)) == {"live", next(name for name in states(cli) if name.startswith("work-"))}
+    work = next(name for name in states(cli) if name.startswith("work-"))
+    assert set(states(cli)) == {"live", "files", work}
     assert cli.out("sandbox", "prune") == "Nothing to remove.\n"
+    assert cli.out("exec", "-q", "--name", "files", "--workspace", "private", "cat here") == "kept\n"
 
 
 def kill_guest(cli: Cli, name: str) -> None:

@@ -134,14 +134,19 @@ async def prune_all(backend: str | None, *, dry_run: bool) -> tuple[list[tuple[s
 
 
 def _surplus(one: Seen, ttl: float, now: float) -> str | None:
-    """Return why a sandbox may go, None when it may not."""
+    """Return why a sandbox may go, None when it may not.
+
+    One with a name that is gone may be made anew, with the files of its own.
+    """
     if one.state == "unreachable":
         return None
-    if one.state == "gone":
+    record = one.record
+    has_files = record.named and (record.workspace == "private" or record.backend != "local")
+    if one.state == "gone" and not has_files:
         return "it is gone"
-    if not one.record.named and owner_state(one.record) == "dead":
+    if not record.named and owner_state(record) == "dead":
         return "its hermes has ended"
-    idle = now - (one.record.last_used or one.record.created)
-    if idle > ttl and not one.record.options.get("keep"):
+    idle = now - (record.last_used or record.created)
+    if idle > ttl and not record.options.get("keep"):
         return f"it was not used for {idle / 86400:.1f} days"
     return None

@@ -132,8 +132,8 @@ def prune(
 ) -> int:
     """Remove what nobody uses any more.
 
-    That is: sandboxes that are gone, with what they left on this machine; those without a name whose hermes
-    has ended; those that were not used for lifetime.ttl.
+    That is: sandboxes that were not used for lifetime.ttl; those without a name whose hermes has ended; those
+    that are gone and have no files of their own; and whatever has no record.
     """
     from ._records import prune_all
 

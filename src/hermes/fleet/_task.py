@@ -41,7 +41,8 @@ exec /bin/sh {folder}/"$SLURM_ARRAY_TASK_ID"/run.sh
 _RUN = """umask 077
 cd {folder} || exit 71
 set -C
-{{ echo "$SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $(uname -n)" >started; }} 2>/dev/null || exit 0
+{{ echo "$SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $(uname -n)" >started; }} 2>/dev/null ||
+  {{ echo "it had begun before, and is not run again"; exit 0; }}
 set +C
 ended=
 trap 'ended=yes' TERM INT

@@ -140,6 +140,7 @@ async def test_skills_are_not_copied_through_a_link_when_made_anew(
     await box.close()
     async with sandbox(place, name="hostile", network="off", recreate=True) as again:
         assert await text(again, "readlink ~/.hermes") == str(canary)
+        await again.destroy()
     intact(canary)
 
 

@@ -80,7 +80,7 @@ async def ensure(
         return
     if image.dockerfile is not None:
         progress(f"building {image.reference} from {image.dockerfile}")
-        argv = ["build", "--tag", image.reference, "--file", image.dockerfile]
+        argv = ["build", "--force-rm", "--tag", image.reference, "--file", image.dockerfile]
         argv += [part for arg in image.build_args for part in ("--build-arg", arg)]
         argv += ["--target", image.target] if image.target else []
         done = await engine.call(*argv, str(image.context), timeout=BUILD_SECONDS, on_line=progress)
