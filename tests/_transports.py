@@ -138,7 +138,7 @@ class DockerRelayBackend(DockerBackend):
 
 
 class DockerRemapBackend(DockerBackend):
-    """Docker with an engine whose users are others outside. ``DOCKER_HOST`` says so; the name is for the table."""
+    """Docker with an engine whose users are others outside; ``DOCKER_HOST`` says so."""
 
     name: ClassVar[str] = "docker-remap"
 

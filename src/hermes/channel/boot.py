@@ -35,7 +35,7 @@ MAX_NOISE = 1 << 20
 GUEST = Path(__file__).parent.parent / "guest"
 TYPES = frozenset({"Callable", "Dict", "List", "Optional", "Sequence", "Set", "Tuple", "Union"})
 
-STRIPPED = 1  # counts the ways in which sources were stripped
+STRIPPED = 2  # counts the ways in which sources were stripped
 
 STAGE = """import os,sys,json,types,zlib,base64
 {prepare}d=b''
@@ -48,6 +48,7 @@ p=types.ModuleType('hermes_guest');p.__path__=[];sys.modules['hermes_guest']=p
 for n,s in m:
  q='hermes_guest.'+n;t=types.ModuleType(q);t.__package__='hermes_guest';sys.modules[q]=t;setattr(p,n,t)
  exec(compile(s,q,'exec'),t.__dict__)
+ if n=='relay'and t.attach(o):sys.exit()
 t.main(o)"""
 
 
@@ -138,8 +139,10 @@ def _keep(path: Path, data: bytes) -> None:
 
 def _stripped(sources: Mapping[str, bytes]) -> list[tuple[str, str]]:
     trees = {name: ast.parse(source) for name, source in sources.items()}
+    # The relay first, with what it needs: where a guest runs already, no more is loaded.
+    first = [*_imports(trees["relay"]), "relay"]
     order = graphlib.TopologicalSorter({name: _imports(tree) for name, tree in trees.items()}).static_order()
-    return [(name, strip(trees[name])) for name in order]
+    return [(name, strip(trees[name])) for name in dict.fromkeys([*first, *order])]
 
 
 def _imports(tree: ast.Module) -> list[str]:

@@ -129,6 +129,8 @@ class Singularity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         More binds, ``SOURCE[:TARGET[:ro]]``, and more arguments of ``instance start``.
     ``nv``, ``rocm``, ``fakeroot``
         The options of that name.
+    ``seccomp``
+        Filter system calls; false where the program was built without it, and then the place is no sandbox.
     """
 
     program: str = "auto"
@@ -138,6 +140,7 @@ class Singularity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     nv: bool = False
     rocm: bool = False
     fakeroot: bool = False
+    seccomp: bool = True
     slurm: Slurm = msgspec.field(default_factory=Slurm)
 
 

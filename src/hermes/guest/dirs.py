@@ -12,9 +12,14 @@ def private_dir(path: str) -> None:
         os.makedirs(path, exist_ok=True)
     finally:
         os.umask(umask)
-    info = os.lstat(path)
-    if info.st_uid != os.geteuid() or info.st_mode & 0o170077 != 0o040000:
+    if not is_private(path):
         raise PermissionError("%s is not a directory of ours alone" % path)
+
+
+def is_private(path: str) -> bool:
+    """Return whether a path is a directory, not a link to one, that is ours alone."""
+    info = os.lstat(path)
+    return info.st_uid == os.geteuid() and info.st_mode & 0o170077 == 0o040000
 
 
 def default_dir(ident: str) -> str:

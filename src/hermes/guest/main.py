@@ -1,22 +1,19 @@
 """Bootstrap: find or start this sandbox's guest, then be the relay between it and the client."""
 
 import fcntl
-import json
 import os
-import select
 import shutil
 import signal
 import socket
-import sys
 import traceback
 from typing import Any, Dict
 
 from . import files, ops, ports, tree
 from .dirs import SOCKET, default_dir, private_dir
 from .proc import become_subreaper, close_all_but, reap
+from .relay import announce, relay, tell
 from .server import Guest
 
-MARKER = b"HERMES-GUEST "
 PARTS = (files, ports, tree)  # imported for the operations they register
 
 
@@ -118,26 +115,6 @@ def serve(options: Dict[str, Any], listener: socket.socket) -> None:
         shutil.rmtree(guest.run_dir, ignore_errors=True)
 
 
-def relay(peer: socket.socket) -> None:
-    """Copy bytes between our stdio and the guest until either end closes."""
-    there = peer.fileno()
-    waiting = {0: there, there: 1}  # from: to
-    poll = select.poll()
-    for fd in waiting:
-        poll.register(fd, select.POLLIN)
-    while True:
-        for fd, _ in poll.poll():
-            try:
-                data = os.read(fd, 1 << 18)
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(waiting[fd], view) :]
-            except OSError:
-                data = b""
-            if not data:
-                return
-
-
 def main(options: Dict[str, Any]) -> None:
     """Announce the guest on stdout, one line after the marker, then relay."""
     options.setdefault("cwd", os.getcwd())
@@ -148,18 +125,10 @@ def main(options: Dict[str, Any]) -> None:
     options.setdefault("state_dir", os.path.join(options["run_dir"], "state"))
     try:
         peer = listen(options)
-        answer = {
-            "run_dir": options["run_dir"],
-            "state_dir": options["state_dir"],
-            "python": sys.version.split()[0],
-        }
     except Exception as error:
-        answer = {
-            "error": "%s: %s" % (type(error).__name__, error),
-            "missing": isinstance(error, FileNotFoundError),
-        }
-        os.write(1, MARKER + json.dumps(answer).encode() + b"\n")
+        missing = isinstance(error, FileNotFoundError)
+        tell({"error": "%s: %s" % (type(error).__name__, error), "missing": missing})
         return
-    os.write(1, MARKER + json.dumps(answer).encode() + b"\n")
+    announce(options)
     if options.get("relay", True):
         relay(peer)

@@ -9,6 +9,7 @@ from the last dump.
 import collections
 import fcntl
 import os
+import select
 import shutil
 import signal
 import termios
@@ -91,6 +92,8 @@ class ShellTask(Task):
 class Shell:
     """One session. It survives whatever its commands do to the shell."""
 
+    _renew: Optional[bool] = None  # whether each command needs FIFOs of its own
+
     def __init__(self, guest: Guest, name: str, env: Dict[str, str], cwd: str) -> None:
         self.guest = guest
         self.name = name
@@ -103,6 +106,8 @@ class Shell:
         guest.next_shell += 1
         self.dir = os.path.join(guest.run_dir, str(guest.next_shell))
         os.mkdir(self.dir, 0o700)
+        if Shell._renew is None:
+            Shell._renew = self._ends_early()
         self.queue: Deque[ShellTask] = collections.deque()
         self.current: Optional[ShellTask] = None
         self.nanny: Optional[Nanny] = None
@@ -506,7 +511,8 @@ class Shell:
         self._timers = []
         task.finish(status, task.cwd or self.cwd)
         self._drain_state()  # what followed the report before this one; after the answer, which need not wait
-        if task.has_strays() and not self.closing:  # they keep these; the next command gets new ones
+        # Strays keep these: the next command gets new ones.
+        if (Shell._renew or task.has_strays()) and not self.closing:
             self._fifo("o")
             self._fifo("e")
         self._next()
@@ -542,6 +548,21 @@ class Shell:
             self._drain_soon()
 
     # --- small things
+
+    def _ends_early(self) -> bool:
+        """Return whether a new reader of a FIFO that had a writer takes it for ended at once, as in gVisor.
+
+        It would close it before the shell has opened it, and the shell would wait for ever.
+        """
+        self._fifo("o")
+        os.close(self._open("o", os.O_RDWR))
+        reader = self._open("o", os.O_RDONLY)
+        try:
+            poll = select.poll()
+            poll.register(reader, select.POLLIN)
+            return bool(poll.poll(0))
+        finally:
+            os.close(reader)
 
     def _send(self, text: str) -> None:
         self._lines.append(memoryview(text.encode("utf-8", "surrogateescape")))

@@ -138,7 +138,18 @@ ATTEMPTS = [
     "date -s '2001-01-01'",
     "modprobe loop",
     "kill -9 -- -1 && false",
+    # the keys that the kernel keeps for this user: keyctl(GET_KEYRING_ID, SESSION)
+    "python3 -c 'import ctypes; exit(ctypes.CDLL(None).syscall(250, 0, -3, 1) == -1)'",
 ]
+
+
+async def test_system_calls_are_filtered(open_box: Open) -> None:
+    box = await open_box()
+    assert await out(box, "grep '^Seccomp:' /proc/self/status") == "Seccomp:\t2"
+    assert not box.describe()["reaches_host"]
+    open_wide = await open_box(seccomp=False)
+    assert open_wide.describe()["reaches_host"] == ["its system calls are not filtered"]
+    assert open_wide.describe()["isolation"] == "none"
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)

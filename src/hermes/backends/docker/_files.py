@@ -9,9 +9,10 @@ from pathlib import Path
 
 from hermes.channel.boot import as_file
 from hermes.config import home
-from hermes.errors import BackendError
+from hermes.errors import BackendError, HermesError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
+from .._connect import connect_guest
 from .._workspace import copy_skills, make_private, packed_skills, remove_trees
 from ..base import Spec
 from ._container import BOOT, HOME, RUN, WORKSPACE
@@ -135,12 +136,17 @@ class Files:
         return ()
 
     def wait_for_guest(self, limit: float) -> None:
-        """Wait until the guest serves its socket, or has said that it cannot. Blocks."""
-        assert self.host_run is not None
+        """Wait until the guest accepts connections, or has said that it cannot. Blocks."""
+        assert self.host_run is not None and self.host_uid is not None
         deadline = time.monotonic() + limit
-        served, failed = (os.path.join(self.host_run, name) for name in (f"guest/{SOCKET}", "no-guest"))
-        while time.monotonic() < deadline and not os.path.lexists(served) and not os.path.lexists(failed):
-            time.sleep(0.002)
+        failed = os.path.join(self.host_run, "no-guest")
+        while time.monotonic() < deadline and not os.path.lexists(failed):
+            try:
+                connect_guest(os.path.join(self.host_run, "guest"), SOCKET, self.host_uid).close()
+            except HermesError:
+                time.sleep(0.002)
+            else:
+                return
 
     @staticmethod
     def remove(ident: str, host_run: str | None, keep_files: bool) -> list[str]:

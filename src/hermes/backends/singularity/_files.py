@@ -27,6 +27,13 @@ __all__ = ["Files", "home_mark", "privileges", "run_dir", "write"]
 
 PREFIX = "hermes-"
 MARK = "hermes.json"
+SECCOMP = "seccomp.json"
+_REFUSED = """
+    acct add_key bpf delete_module finit_module fsconfig fsmount fsopen fspick init_module ioperm iopl
+    kexec_file_load kexec_load keyctl mount mount_setattr move_mount open_by_handle_at open_tree
+    perf_event_open pivot_root quotactl reboot request_key setns swapoff swapon umount umount2 unshare
+    userfaultfd
+"""
 OWN = {"workspace": WORKSPACE, "home": HOME, "scratch": SCRATCH}
 
 # Root inside is root, and what guards these is the number of the user alone: it sees what programs ask for,
@@ -89,6 +96,7 @@ class Files:
         if plan.skills == "copy":
             copy_skills(self.base / "home" / ".hermes" / "skills", uid, gid)
         idle = 0.0 if spec.keep else max(1.0, spec.lifetime.idle_stop - spec.lifetime.idle_guest)
+        write(self.base / SECCOMP, json.dumps(_seccomp()))
         write(self.base / "start", start_script(idle, asked=plan.options.slurm.wanted), 0o700)
         self.pid_file.unlink(missing_ok=True)
         if plan.options.slurm.wanted:
@@ -107,6 +115,8 @@ class Files:
         result += ["--overlay", str(self.base / "overlay")] if plan.persistent else ["--writable-tmpfs"]
         if plan.options.fakeroot:
             result.append("--fakeroot")
+        if plan.options.seccomp and not any("seccomp:" in arg for arg in plan.args):
+            result += ["--security", f"seccomp:{self.base / SECCOMP}"]
         result += [flag for flag in ("--nv", "--rocm") if getattr(plan.options, flag[2:])]
         result += ["--net", "--network", "none"] if plan.network == "off" else []
         limits = {} if plan.options.slurm.wanted else plan.limits  # a job has those of SLURM
@@ -175,6 +185,15 @@ class Files:
             if not path.is_dir() or path.is_symlink():
                 path.unlink(missing_ok=True)
         return remove_trees([self.host_run, *(path for path in others if path.is_dir())])
+
+
+def _seccomp() -> dict[str, Any]:
+    """Return a filter of system calls that refuses what no command needs and a way out may be made of.
+
+    The engines' own lists of what is allowed are too narrow for programs that are newer than they.
+    """
+    refused = {"names": _REFUSED.split(), "action": "SCMP_ACT_ERRNO"}
+    return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]}
 
 
 def _with_mounts(paths: Iterable[str]) -> list[str]:

@@ -50,7 +50,7 @@ class Plan:
             "singularity.args": list(self.args),
             "skills": self.skills,
         }
-        for key in ("program", "nv", "rocm", "fakeroot"):
+        for key in ("program", "nv", "rocm", "fakeroot", "seccomp"):
             found[f"singularity.{key}"] = getattr(options, key)
         if options.slurm.wanted:
             found["singularity.slurm"] = {
@@ -88,6 +88,8 @@ def plan_for(spec: Spec, configured: Singularity, skills: str) -> Plan:
             raise ConfigError(f"there is no {bind.source} to be bound; nothing was started")
         if sum(one.target == bind.target for one in binds) > 1:
             raise ConfigError(f"two binds have the target {bind.target}; nothing was started")
+    if not options.seccomp:
+        plan.reasons.append("its system calls are not filtered")
     if options.fakeroot and os.geteuid() == 0:
         raise UnsupportedError(
             "singularity.fakeroot is for ordinary users: to root it gives nothing and takes protection away; "
