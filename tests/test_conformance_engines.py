@@ -1,6 +1,6 @@
 """The conformance suite on a docker engine whose users are others outside.
 
-On gVisor, by hand, `--hermes-backend docker-runsc`: single parameters of cases fail there, see docs/docker.md.
+On gVisor by hand, with `--hermes-backend docker-runsc`: docs/docker.md says which cases fail there.
 """
 
 import os
