@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hermes.config import home
-from hermes.errors import ConfigError
+from hermes.errors import BackendError, ConfigError
 
 __all__ = [
     *("checked_workspace", "copy_skills", "make_private"),
-    *("packed_skills", "reaches_host", "remove_trees"),
+    *("packed_skills", "reaches_host", "remove_trees", "check_nesting", "unchanged"),
 ]
 
 SOCKETS = (
@@ -28,11 +28,13 @@ SOCKETS = (
     "/run/crio/crio.sock",
 )
 ENGINE_DATA = ("/var/lib/docker", "/var/lib/containers", "/var/lib/containerd")
-SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot")
+SYSTEM = ("/proc", "/sys", "/dev", "/etc", "/boot", "/run", "/var/run")
+PROGRAMS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/var/lib", "/var/spool")
+"""What this machine runs: harmless to see, not to change."""
 PRIVATE = (".ssh", ".gnupg", ".aws", ".kube", ".config/gcloud")
 
 
-def reaches_host(path: str) -> str | None:
+def reaches_host(path: str, *, read_only: bool = False) -> str | None:
     """Return why a sandbox that sees this path is none, or None when it may: the path is then only its own.
 
     A path that contains a dangerous one is as dangerous. Blocks, for a moment.
@@ -55,13 +57,46 @@ def reaches_host(path: str) -> str | None:
         return "it holds the files of hermes itself"
     if _contains(real, sockets) or _touches(real, ENGINE_DATA):
         return "it gives control over the container engine"
-    if _touches(real, SYSTEM):
+    if _touches(real, SYSTEM) or (not read_only and _touches(real, PROGRAMS)):
         return "it belongs to the system"
+    settings = os.path.relpath(real, os.path.realpath(user)).split("/")[0]
+    if not read_only and settings.startswith(".") and settings not in (".", "..", ".cache"):
+        return "it holds your settings"
     if _touches(real, [os.path.join(user, name) for name in PRIVATE]):
         return "it holds keys"
     if _contains(real, [user, "/root", "/home", "/Users"]) or os.path.dirname(real) in ("/home", "/Users"):
         return "it is, or contains, a home directory"
     return None
+
+
+def unchanged(sources: Iterable[str]) -> None:
+    """Check that paths of this machine still lead to themselves, and not by a link elsewhere. Blocks.
+
+    :raises BackendError: one does not; it must not be mounted again
+    """
+    for source in sources:
+        if os.path.realpath(source) != source:
+            raise BackendError(
+                f"{source} leads elsewhere now: to {os.path.realpath(source)}; nothing was started",
+                hint="Something may have put a link in its place. Mend it, or remove the sandbox.",
+            )
+
+
+def check_nesting(mounts: Iterable[tuple[str, bool]]) -> None:
+    """Check that no mount lies in another that the sandbox may write to: it could lead it elsewhere.
+
+    :param mounts: source and whether it is read-only
+    :raises ConfigError: one does
+    """
+    known = list(mounts)
+    for source, _ in known:
+        for outer, read_only in known:
+            if not read_only and source != outer and Path(source).is_relative_to(outer):
+                raise ConfigError(
+                    f"{source} lies in {outer}, which the sandbox can write to: it could put a link to "
+                    "anywhere in its place; nothing was started",
+                    hint="Move it, or mount what is around it read-only.",
+                )
 
 
 def _contains(path: str, others: Iterable[str | Path]) -> bool:
@@ -84,6 +119,11 @@ def checked_workspace(workspace: str, here: str | None) -> str:
     base = here or os.getcwd()
     path = base if workspace == "here" else os.path.join(base, os.path.expanduser(workspace))
     path = os.path.realpath(path)
+    if not path.isprintable():
+        raise ConfigError(
+            f"the workspace {path!a} has a name that cannot be passed on; nothing was started",
+            hint="Rename it, or use --workspace private.",
+        )
     if not os.path.isdir(path):
         raise ConfigError(f"the workspace {path} is not a directory; nothing was started")
     why = reaches_host(path)

@@ -143,11 +143,13 @@ def prune(
     if json:
         print_json([{"name": name, "why": why, "removed": not dry_run} for name, why in done])
     elif not done:
-        print("Nothing to remove.")
+        print("Nothing to remove." if not dry_run else "Nothing that has a record.")
     else:
         verb = "would be removed" if dry_run else "removed"
         for name, why in done:
             print(f"{name}: {verb} ({why})")
+    if dry_run and not json:
+        say("what has no record is looked for only when it is to be removed.")
     return 125 if failures else 0
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import shlex
 from collections import deque
@@ -159,7 +160,13 @@ class Boxes:
         return box
 
     async def _fresh(self, box: Sandbox, one: Begun) -> Result:
-        return await self._collect(box, await self._start(box, one))
+        result = await self._collect(box, await self._start(box, one))
+        if result.exit_code == 125 and result.stderr.endswith(f"{_CANNOT} {one.mark}\n".encode()):
+            raise CommandError(
+                "there is no room for the mark of a command in the sandbox; the command was not run",
+                hint="An earlier command may have removed or filled the home directory there.",
+            )
+        return await self._again(box, one) if _was_late(result, one.mark) else result
 
     async def _again(self, box: Sandbox, one: Begun) -> Result:
         """Return the result of the job that got ahead; start one when there is none."""
@@ -291,13 +298,17 @@ class Boxes:
 def _wrapped(command: Command, mark: str, guard: str, stdin: str) -> str:
     """Return what the shell runs: on the command's own first line, so that its lines keep their numbers."""
     source = shlex.quote(stdin) if command.stdin is not None else "/dev/null"
+    quoted = shlex.quote(guard)
     return (
-        f": fleet {mark}; set -C; {{ command : >{shlex.quote(guard)}; }} 2>/dev/null || "
-        f"{{ echo '{_LATE} {mark}' >&2; exit 125; }}; set +C; exec <{source} || exit 125; {command.text}"
+        f": fleet {mark}; command mkdir -p {shlex.quote(os.path.dirname(guard))}; set -C; "
+        f"{{ command : >{quoted}; }} 2>/dev/null || {{ if [ -e {quoted} ]; then echo '{_LATE} {mark}'; "
+        f"else echo '{_CANNOT} {mark}'; fi >&2; exit 125; }}; set +C; "
+        f"exec <{source} || exit 125; {command.text}"
     )
 
 
 _LATE = "fleet: it was begun before:"
+_CANNOT = "fleet: it cannot be begun here:"
 
 
 def _was_late(result: Result, mark: str) -> bool:

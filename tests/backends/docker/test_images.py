@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -165,8 +166,9 @@ async def test_a_build_that_fails_says_what_it_printed(tmp_path: Path) -> None:
 @ONE_ENGINE
 async def test_a_devcontainer_as_a_whole(place: str, tmp_path: Path) -> None:
     project = tmp_path / "project"
-    (project / "data").mkdir(parents=True)
-    (project / "data" / "file").write_text("data\n")
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_text("data\n")
+    project.mkdir()
     (project / ".devcontainer").mkdir()
     (project / ".devcontainer" / "Dockerfile").write_text(
         f"FROM {IMAGES[place]}\nARG WHO\nRUN echo $WHO > /who\n"
@@ -176,7 +178,7 @@ async def test_a_devcontainer_as_a_whole(place: str, tmp_path: Path) -> None:
         {
             "build": {"dockerfile": "Dockerfile", "args": {"WHO": "them"}},
             "containerEnv": {"GREETING": "hello"},
-            "mounts": ["source=${localWorkspaceFolder}/data,target=/data,type=bind,readonly"],
+            "mounts": ["source=${localWorkspaceFolder}/../data,target=/data,type=bind,readonly"],
             "postCreateCommand": {
                 "one": "echo $GREETING >/workspace/made",
                 "two": ["touch", "/workspace/two"],
@@ -203,3 +205,48 @@ async def test_a_command_after_the_start_that_fails_leaves_nothing(tmp_path: Pat
     with pytest.raises(BackendError, match="exit code 7: why"):
         await sandbox("docker", name="post", devcontainer=str(tmp_path)).open()
     assert list((hermes_home / "sandboxes").glob("*")) == []
+
+
+@pytest.mark.parametrize(
+    "build", [{"dockerfile": "../../Dockerfile"}, {"dockerfile": "D", "context": "../.."}]
+)
+def test_a_devcontainer_is_built_from_its_project_alone(tmp_path: Path, build: dict[str, str]) -> None:
+    """The file may come from anywhere, and a build can copy whatever is in its context."""
+    project = tmp_path / "project"
+    (project / ".devcontainer").mkdir(parents=True)
+    (project / ".devcontainer" / "D").write_text("FROM x\n")
+    (tmp_path / "Dockerfile").write_text("FROM x\nCOPY . /stolen\n")
+    written(project, {"build": build})
+    with pytest.raises(ConfigError, match="lies outside of"):
+        load(str(project), str(project), "/workspace")
+
+
+@pytest.mark.docker_engine
+async def test_a_volume_that_is_a_directory_of_this_machine(tmp_path: Path) -> None:
+    name = f"hermes-test-{tmp_path.name}"
+    make = ["docker", "volume", "create", "-o", "type=none", "-o", "o=bind", "-o", "device=/", name]
+    await asyncio.to_thread(subprocess.run, make, check=True, stdout=subprocess.DEVNULL)
+    try:
+        async with sandbox("docker", mounts=[f"{name}:/host"]) as box:
+            assert box.describe()["isolation"] == "none"
+            assert box.describe()["reaches_host"] == [f"the volume {name} is /: it is the whole file system"]
+    finally:
+        await asyncio.to_thread(subprocess.run, ["docker", "volume", "rm", name], stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.docker_engine
+async def test_a_mount_that_was_led_elsewhere_meanwhile(tmp_path: Path) -> None:
+    """What writes around a mount's source may put a link in its place: it is not mounted again."""
+    data = tmp_path / "data"
+    data.mkdir()
+    box = await sandbox("docker", name="led", mounts=[f"{data}:/data"]).open()
+    try:
+        await box.suspend()
+        data.rename(tmp_path / "old")
+        data.symlink_to("/")
+        with pytest.raises(BackendError, match="leads elsewhere now"):
+            await box.resume()
+        with pytest.raises(SandboxDiffers):
+            await sandbox("docker", name="led", mounts=[f"{data}:/data"]).open()
+    finally:
+        await box.destroy()

@@ -13,6 +13,7 @@ from hermes.backends._workspace import checked_workspace, reaches_host
 from hermes.backends.base import Spec
 from hermes.backends.docker import DockerBackend
 from hermes.backends.docker._options import Mount, parse_args, parse_mount
+from hermes.backends.docker._plan import plan_for
 from hermes.config import Config, Docker
 from hermes.errors import ConfigError, UnsupportedError
 
@@ -156,11 +157,14 @@ def test_paths_that_reach_the_host(
         str(tmp_path / "none"),
         "/srv",
         "/opt/data",
-        "/usr/share",
         "~/project",
         "/home/a/project",
     ):
         assert reaches_host(path) is None, path
+    for path in ("/usr/local/bin", "/var", "~/.bashrc", "~/.config/x", "/lib"):
+        assert reaches_host(path), path
+    for path in ("/usr/local/bin", "~/.bashrc", "/lib"):
+        assert reaches_host(path, read_only=True) is None, path
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine/docker.sock")
     assert "engine" in (reaches_host(str(tmp_path / "engine")) or "")
 
@@ -229,3 +233,41 @@ def test_limits_that_no_engine_enforces_are_refused() -> None:
 def test_settings_hold_no_secrets() -> None:
     place = backend(env={"TOKEN": "s3cr3t"})
     assert "s3cr3t" not in repr(place.settings())
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [
+        "--init",
+        "--memory-swap=-1",
+        "--tmpfs=/workspace",
+        "--tmpfs=/run/hermes:exec",
+        "--mount=type=volume,source=v,target=/v,volume-opt=device=/",
+        "--mount=type=image,source=i,target=/i",
+        "--mount=type=bind,source=/tmp,target=/t,bind-propagation=rshared",
+        "--volume=/tmp:/scratch",
+        "--volume=/tmp://run/hermes",
+        "--foo",
+    ],
+)
+def test_arguments_that_would_undo_something_are_refused(argument: str) -> None:
+    with pytest.raises(ConfigError, match="nothing was started"):
+        parse_args([argument])
+
+
+@pytest.mark.parametrize("value", ["no-new-privileges:0", "no-new-privileges=FALSE", "no-new-privileges:x"])
+def test_a_protection_is_on_only_when_it_says_so(value: str) -> None:
+    assert parse_args([f"--security-opt={value}"]).reasons
+    assert not parse_args(["--security-opt=no-new-privileges:true"]).reasons
+
+
+def test_a_mount_in_what_the_sandbox_can_write_to_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    spec = Spec(
+        name="x",
+        id="0" * 16,
+        workspace=str(tmp_path),
+        options={"mounts": (f"{tmp_path}/data:/data",)},
+    )
+    with pytest.raises(ConfigError, match="put a link to anywhere in its place"):
+        plan_for(spec, Docker(), "off")

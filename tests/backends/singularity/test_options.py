@@ -74,13 +74,14 @@ def test_arguments() -> None:
         (["--add-caps", "CAP_SYS_ADMIN"], "it has the capability CAP_SYS_ADMIN"),
         (["--netns-path=/run/netns/x"], "it is in the network /run/netns/x"),
         (["--security", "uid:0"], "its security settings are changed: uid:0"),
+        (["--security", "seccomp:/p"], "its security settings are changed: seccomp:/p"),
     ],
 )
 def test_arguments_that_reach_the_host(args: list[str], why: str) -> None:
     assert parse_args(args).reasons == [why]
 
 
-@pytest.mark.parametrize("args", [["--add-caps", "CAP_CHOWN"], ["--security", "seccomp:/etc/profile.json"]])
+@pytest.mark.parametrize("args", [["--add-caps", "CAP_CHOWN"], ["--security", "apparmor:x"]])
 def test_arguments_that_look_as_if(args: list[str]) -> None:
     assert parse_args(args).reasons == []
 

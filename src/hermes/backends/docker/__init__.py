@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from hermes.guest.dirs import SOCKET
 
 from .._command import run_client
 from .._connect import connect_guest
+from .._workspace import reaches_host, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
@@ -203,7 +205,12 @@ class DockerBackend(Backend):
             "plain": engine.facts.plain(plan.options.runtime),
             "local": engine.facts.local,
             "limits": limits,
-            "reasons": [*plan.reasons, *([] if engine.facts.seccomp else [NO_FILTER])],
+            "binds": plan.binds,
+            "reasons": [
+                *plan.reasons,
+                *await self._reaching_volumes(engine, plan),
+                *([] if engine.facts.seccomp else [NO_FILTER]),
+            ],
             "env": dict(plan.env),
         }
 
@@ -400,6 +407,7 @@ class DockerBackend(Backend):
         paused = bool(seen.get("State", {}).get("Paused"))
         if seen.get("State", {}).get("Running") and not paused:
             return
+        await asyncio.to_thread(unchanged, made.get("binds") or ())
         if made["host_run"] is not None and not paused:
             # In memory: a restart of the machine has taken it away. And what ran inside may have changed it.
             await asyncio.to_thread(Files.make_run, made["host_run"], made["host_uid"], self.spec)
@@ -412,9 +420,27 @@ class DockerBackend(Backend):
         if made["block"]:
             await self._block(engine)
 
+    async def _reaching_volumes(self, engine: Engine, plan: Plan) -> list[str]:
+        """Return why volumes that were asked for reach the host: some are its directories by another name."""
+        found = []
+        for mount in plan.mounts:
+            if mount.is_bind:
+                continue
+            asked = await engine.ask("volume", "inspect", "--format", "{{json .Options}}", mount.source)
+            device = str((json.loads(asked) or {}).get("device") or "")
+            if device.startswith("/"):
+                why = await asyncio.to_thread(reaches_host, device, read_only=mount.read_only)
+                found += [f"the volume {mount.source} is {device}: {why}"] if why else []
+        return found
+
     async def destroy(self, *, keep_files: bool = False) -> None:
         made, engine = self._made, self._engine
         left: list[str] = []
+        if not made:
+            # What a hermes that was killed made before it could write down where.
+            with contextlib.suppress(HermesError):
+                engine = await engine_for(self.config.docker, self.name)
+                await engine.remove(self._container_name())
         if made and engine is not None:
             done = await engine.remove(made["container"])
             if done.code != 0 and not missing(done.err):

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from hermes.config import Docker
 
 from ._engine import Facts
-from ._options import Mount
+from ._options import HOME, WORKSPACE, Mount
 
 __all__ = ["BOOT", "HOME", "INIT", "NO_METADATA", "RUN", "SCRATCH", "WORKSPACE", "run_arguments"]
 
-WORKSPACE = "/workspace"
-HOME = "/home/hermes"
 SCRATCH = "/scratch"
 RUN = "/run/hermes"
 BOOT = f"{RUN}/boot.py"

@@ -61,6 +61,8 @@ def load(path: str, workspace: str, inside: str) -> Devcontainer:
                 hint="Build the image with the devcontainer command line tool, and name it in docker.image.",
             )
     data = _filled(data, workspace, inside)
+    root = file.parent.parent if file.parent.name == ".devcontainer" else file.parent
+    _check_inside(data, file, root)
     text = data.get("containerUser") or data.get("remoteUser")
     env = {**_texts(data, "containerEnv", file), **_texts(data, "remoteEnv", file)}
     return Devcontainer(
@@ -128,6 +130,19 @@ def _image(data: Mapping[str, Any], file: Path) -> Image:
     if not isinstance(data.get("image"), str):
         raise ConfigError(f"{file} names neither an image nor a Dockerfile; nothing was started")
     return Image(data["image"])
+
+
+def _check_inside(data: Mapping[str, Any], file: Path, root: Path) -> None:
+    """Check that an image is built from the project alone: its file may come from anywhere."""
+    build = data.get("build") if isinstance(data.get("build"), dict) else {}
+    assert isinstance(build, dict)
+    named = [build.get("context"), build.get("dockerfile"), data.get("context"), data.get("dockerFile")]
+    for one in filter(None, named):
+        if not Path(os.path.realpath(file.parent / str(one))).is_relative_to(os.path.realpath(root)):
+            raise ConfigError(
+                f"{file}: '{one}' lies outside of {root}; nothing was built or started",
+                hint="Build that image yourself, and name it in docker.image.",
+            )
 
 
 def _texts(data: Mapping[str, Any], key: str, file: Path) -> dict[str, str]:

@@ -16,7 +16,9 @@ __all__ = ["CAPABILITIES", "Mount", "Reach", "parse_args", "parse_mount"]
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER")
 """What root inside keeps, so that it can manage files of any owner."""
 
-OURS = ("/run/hermes", "/proc", "/sys", "/dev")
+WORKSPACE = "/workspace"
+HOME = "/home/hermes"
+OURS = ("/run", "/proc", "/sys", "/dev", "/scratch", "/tmp", "/var/tmp")
 
 
 class Mount(NamedTuple):
@@ -76,27 +78,28 @@ def parse_mount(text: str) -> Mount:
 
 
 def _checked(mount: Mount) -> Mount:
-    target = os.path.normpath(mount.target)
+    target = os.path.normpath(mount.target).replace("//", "/")
     if not target.startswith("/") or target == "/":
         raise ConfigError(f"the mount's target '{mount.target}' is no path inside; nothing was started")
     if any(target == own or target.startswith(own + "/") for own in OURS):
         raise ConfigError(f"nothing can be mounted at {target}; nothing was started")
-    return mount._replace(target=target)
+    source = os.path.realpath(mount.source) if mount.is_bind else mount.source
+    return mount._replace(source=source, target=target)
 
 
 def mount_reach(mount: Mount) -> str | None:
     """Return why a mount reaches the host, None when it does not."""
-    why = reaches_host(mount.source) if mount.is_bind else None
+    why = reaches_host(mount.source, read_only=mount.read_only) if mount.is_bind else None
     return f"{mount.source} is mounted: {why}" if why else None
 
 
 # What `docker run` takes. Options that are in no table are refused: nobody has looked at what they do.
-_ALONE = {"--init", "--no-healthcheck", "--publish-all", "-P"}
+_ALONE = {"--no-healthcheck", "--publish-all", "-P"}
 _HARMLESS_TEXT = """
     --add-host --annotation --blkio-weight --cpu-period --cpu-quota --cpu-shares -c --cpuset-cpus
     --cpuset-mems --dns --dns-option --dns-search --domainname --expose --group-add --health-cmd
     --health-interval --health-retries --health-start-period --health-timeout --hostname -h --ip --ip6
-    --label -l --log-driver --log-opt --mac-address --memory-reservation --memory-swap --memory-swappiness
+    --label -l --log-driver --log-opt --mac-address --memory-reservation --memory-swappiness
     --network-alias --oom-score-adj --platform --publish -p --stop-signal --stop-timeout --storage-opt
     --sysctl --tmpfs --ulimit
 """
@@ -133,6 +136,8 @@ _BY_KEY = {
     "--read-only": "docker.writable_root",
     "--workdir": "cwd",
     "-w": "cwd",
+    "--memory-swap": "limits.memory",
+    "--init": "none: the first process of the container reaps already",
     "--rm": "name",
     "--name": "name",
 }
@@ -154,11 +159,19 @@ def parse_args(args: tuple[str, ...] | list[str]) -> Reach:
                 f"docker.args: {name} is hermes's own business; nothing was started",
                 hint=f"Use the setting '{_BY_KEY[name]}'.",
             )
+        if name not in {*_HARMLESS, *_REACHING, "--volume", "-v", "--mount"}:
+            raise ConfigError(
+                f"docker.args: hermes does not know what {name} does to the sandbox; nothing was started",
+                hint="Known: " + " ".join(sorted((*_HARMLESS, *_REACHING, "--volume", "--mount"))),
+            )
         alone = name in _ALONE or name == "--privileged"
         if not given and not alone:
             if not rest:
                 raise ConfigError(f"docker.args: {name} has no value; nothing was started")
             value = rest.pop(0)
+        if name == "--tmpfs":
+            if _checked(Mount("", value.partition(":")[0])).target in (WORKSPACE, HOME):
+                raise ConfigError(f"docker.args: {value} would hide files that are kept; nothing was started")
         if name in ("--label", "-l") and value.startswith("hermes."):
             raise ConfigError("docker.args: labels 'hermes.*' are hermes's own; nothing was started")
         if name in ("--volume", "-v"):
@@ -167,16 +180,11 @@ def parse_args(args: tuple[str, ...] | list[str]) -> Reach:
             found.mounts.append(_parse_long(value))
         elif name in _HARMLESS:
             found.args.append(name if alone and not given else f"{name}={value}")
-        elif name in _REACHING:
+        else:
             found.args += [name] if alone else [f"{name}={value}"]
             why = _reaching(name, value)
             if why:
                 found.reasons.append(why)
-        else:
-            raise ConfigError(
-                f"docker.args: hermes does not know what {name} does to the sandbox; nothing was started",
-                hint="Known: " + " ".join(sorted((*_HARMLESS, *_REACHING, "--volume", "--mount"))),
-            )
     for mount in found.mounts:
         why = mount_reach(mount)
         if why:
@@ -187,7 +195,7 @@ def parse_args(args: tuple[str, ...] | list[str]) -> Reach:
 def _reaching(name: str, value: str) -> str | None:
     if name == "--cap-add" and value.upper().removeprefix("CAP_") in CAPABILITIES:
         return None
-    if name == "--security-opt" and (value.startswith("no-new-privileges") and "false" not in value):
+    if name == "--security-opt" and re.fullmatch(r"no-new-privileges([:=]true)?", value):
         return None
     if name in ("--ipc", "--cgroupns", "--uts") and value in ("private", "none", ""):
         return None
@@ -201,10 +209,14 @@ def _parse_long(text: str) -> Mount:
     for part in text.split(","):
         key, _, value = part.partition("=")
         fields[{"src": "source", "dst": "target", "destination": "target"}.get(key, key)] = value
-    if fields.get("type", "volume") == "tmpfs" or not fields.get("source") or not fields.get("target"):
+    words = {fields.pop(name, "false") or "true" for name in ("readonly", "ro")}
+    kind = fields.pop("type", "volume")
+    fields.pop("consistency", None)  # it has no meaning on Linux
+    if kind not in ("bind", "volume") or set(fields) != {"source", "target"} or words - {"true", "false"}:
         raise ConfigError(
-            f"docker.args: --mount {text} has no source or no target; nothing was started",
-            hint="For memory, use --tmpfs.",
+            f"--mount {text} is no mount that hermes knows; nothing was started",
+            hint="Write type=bind|volume,source=...,target=...[,readonly]. For memory, use --tmpfs.",
         )
-    read_only = "readonly" in fields or "ro" in fields
-    return _checked(Mount(fields["source"], fields["target"], read_only))
+    if (kind == "bind") != fields["source"].startswith("/"):
+        raise ConfigError(f"--mount {text}: the source of a {kind} is not of that kind; nothing was started")
+    return _checked(Mount(fields["source"], fields["target"], "true" in words))

@@ -13,7 +13,7 @@ import msgspec
 from hermes.config import Docker, section
 from hermes.errors import ConfigError
 
-from .._workspace import checked_workspace
+from .._workspace import check_nesting, checked_workspace
 from ..base import Spec
 from . import _devcontainer
 from ._container import HOME, WORKSPACE
@@ -131,6 +131,9 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
     plan.reasons += [*filter(None, map(mount_reach, own)), *parsed.reasons]
     if plan.network == "host":
         plan.reasons.append("it is in the network of this machine")
+    check_nesting(
+        [*([(here, False)] if here else []), *((m.source, m.read_only) for m in plan.mounts if m.is_bind)]
+    )
     taken = [mount.target for mount in plan.mounts]
     for target in taken:
         if taken.count(target) > 1 or target in (WORKSPACE, HOME):
@@ -157,7 +160,7 @@ def _settle_user(plan: Plan) -> None:
             raise ConfigError(
                 f"docker.writable_root means root inside, but docker.user is '{wish}'; nothing was started"
             )
-    elif wish not in ("host", "root") and not re.fullmatch(r"\d+(:\d+)?", wish):
+    elif wish not in ("host", "root") and not re.fullmatch(r"\d{1,9}(:\d{1,9})?", wish):
         if not re.fullmatch(r"[a-z_][a-z0-9_-]*", wish):
             raise ConfigError(
                 f"docker.user: '{wish}' is no user; nothing was started",

@@ -13,6 +13,7 @@ from hermes.config import Config, Slurm, section
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 from hermes.guest.dirs import SOCKET
 
+from .._workspace import unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import workdir
@@ -118,6 +119,7 @@ class SingularityBackend(Backend):
             "instance": self._instance,
             "base": str(files.base),
             "host_run": files.host_run,
+            "binds": plan.bound,
             "host": machine,
             "boot": boot,
             "slurm": slurm is not None,
@@ -259,6 +261,7 @@ class SingularityBackend(Backend):
             return
         if state == "gone":
             raise SandboxGone("there is nothing left to resume", reason="its files were removed")
+        await asyncio.to_thread(unchanged, self._made.get("binds") or ())
         plan = await asyncio.to_thread(self._planned)
         await runner.end()  # a job that waits for its turn, or what an instance left
         await asyncio.to_thread(files.make, self.spec, plan)
@@ -292,7 +295,7 @@ class SingularityBackend(Backend):
 
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:
-        return await prune(await client_for(config.singularity.program), cls.name, store)
+        return await prune(await client_for(config.singularity.program), store)
 
 
 def _is_locator(locator: Mapping[str, Any], instance: str) -> bool:

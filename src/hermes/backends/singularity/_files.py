@@ -96,7 +96,6 @@ class Files:
         if plan.skills == "copy":
             copy_skills(self.base / "home" / ".hermes" / "skills", uid, gid)
         idle = 0.0 if spec.keep else max(1.0, spec.lifetime.idle_stop - spec.lifetime.idle_guest)
-        write(self.base / SECCOMP, json.dumps(_seccomp()))
         write(self.base / "start", start_script(idle, asked=plan.options.slurm.wanted), 0o700)
         self.pid_file.unlink(missing_ok=True)
         if plan.options.slurm.wanted:
@@ -116,6 +115,7 @@ class Files:
         if plan.options.fakeroot:
             result.append("--fakeroot")
         if plan.options.seccomp and not any("seccomp:" in arg for arg in plan.args):
+            write(self.base / SECCOMP, json.dumps(_seccomp()))
             result += ["--security", f"seccomp:{self.base / SECCOMP}"]
         result += [flag for flag in ("--nv", "--rocm") if getattr(plan.options, flag[2:])]
         result += ["--net", "--network", "none"] if plan.network == "off" else []

@@ -64,7 +64,8 @@ def parse_bind(text: str) -> Bind:
             hint="Write SOURCE, SOURCE:TARGET or SOURCE:TARGET:ro.",
         )
     source = os.path.abspath(os.path.expanduser(source))
-    target = os.path.normpath(target or source)
+    target = os.path.normpath(target or source).replace("//", "/")
+    source = os.path.realpath(source)
     if not target.startswith("/") or target.strip("/") == "":
         raise ConfigError(f"the target '{target}' of a bind is no path inside; nothing was started")
     if any(target == own or target.startswith(own + "/") for own in OURS):
@@ -74,7 +75,7 @@ def parse_bind(text: str) -> Bind:
 
 def bind_reach(bind: Bind) -> str | None:
     """Return why a bind reaches the host, None when it does not. Blocks, for a moment."""
-    why = reaches_host(bind.source)
+    why = reaches_host(bind.source, read_only=bind.read_only)
     return f"{bind.source} is bound: {why}" if why else None
 
 
@@ -148,6 +149,6 @@ def _reaching(name: str, value: str) -> str | None:
         return None
     if name == "--add-caps" and {one.strip().upper() for one in value.split(",")} <= set(CAPABILITIES):
         return None
-    if name == "--security" and value.startswith(("seccomp:", "apparmor:", "selinux:")):
+    if name == "--security" and value.startswith(("apparmor:", "selinux:")):
         return None  # one more restriction
     return _REACHING[name].format(value)

@@ -10,7 +10,7 @@ from typing import Any
 from hermes.config import Singularity, home, section
 from hermes.errors import ConfigError, UnsupportedError
 
-from .._workspace import checked_workspace
+from .._workspace import check_nesting, checked_workspace
 from ..base import Spec
 from ._image import Image, parse_image
 from ._options import HOME, Bind, bind_reach, parse_args, parse_bind
@@ -23,7 +23,7 @@ class Plan:
     """Everything that is known before the client program is asked.
 
     ``here``: the directory of this machine that becomes the workspace, None for one of the sandbox's own.
-    ``reasons``: why this is no sandbox.
+    ``reasons``: why this is no sandbox. ``bound``: the paths of this machine that the user wants seen inside.
     """
 
     options: Singularity
@@ -36,6 +36,7 @@ class Plan:
     binds: list[Bind] = field(default_factory=list)
     args: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
+    bound: list[str] = field(default_factory=list)
 
     def settings(self) -> dict[str, Any]:
         """Return what an instance is made with, for people to compare."""
@@ -57,6 +58,12 @@ class Plan:
                 key: getattr(options.slurm, key) for key in ("partition", "account", "qos", "gpus", "time")
             } | {"args": list(options.slurm.args)}
         return found
+
+
+_SLURM_OURS = {
+    *("--output", "-o", "--error", "-e", "--input", "-i", "--wrap", "--array", "-a", "--job-name", "-J"),
+    *("--chdir", "-D", "--export", "--export-file", "--uid", "--gid", "--parsable", "--test-only", "--wait"),
+}
 
 
 def plan_for(spec: Spec, configured: Singularity, skills: str) -> Plan:
@@ -82,7 +89,15 @@ def plan_for(spec: Spec, configured: Singularity, skills: str) -> Plan:
         binds=binds,
         args=parsed.args,
         reasons=[*filter(None, map(bind_reach, binds)), *parsed.reasons],
+        bound=[*([here] if here else []), *(one.source for one in binds)],
     )
+    check_nesting([*([(here, False)] if here else []), *((one.source, one.read_only) for one in binds)])
+    for one in options.slurm.args:
+        if not one.startswith("-") or one.partition("=")[0] in _SLURM_OURS:
+            raise ConfigError(
+                f"singularity.slurm.args: '{one}' is no option, or hermes's own; nothing was submitted",
+                hint="Write options as --name=value.",
+            )
     for bind in binds:
         if not os.path.lexists(bind.source):
             raise ConfigError(f"there is no {bind.source} to be bound; nothing was started")

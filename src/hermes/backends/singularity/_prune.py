@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,22 @@ from ._slurm import SlurmJob
 __all__ = ["prune"]
 
 
-async def prune(client: Client, backend: str, store: Store) -> list[str]:
+async def prune(client: Client, store: Store) -> list[str]:
     """Remove instances and directories that no sandbox of this hermes home has any more; say what went.
 
     Only what says in its directory that it is of this home, and of this user, is looked at.
+
+    :raises HermesError: code ``state_unreadable``; it cannot be told which sandboxes there are
     """
-    records = {one.id: one for one in await asyncio.to_thread(store.all) if one.backend == backend}
     here = await client.instances(f"{PREFIX}*")
+    directories = await asyncio.to_thread(_directories)
+    # Read last: what has no record then, had none when it was listed, and is not just being made.
+    problems: list[str] = []
+    records = {one.id: one for one in await asyncio.to_thread(store.all, problems)}
+    if problems:
+        raise HermesError(f"{problems[0]}; nothing was removed", code="state_unreadable")
     gone: list[str] = []
-    for base in await asyncio.to_thread(_directories):
+    for base in directories:
         mark = await asyncio.to_thread(_mark, base)
         if mark is None:
             continue
@@ -75,15 +81,12 @@ def _mark(base: Path) -> dict[str, Any] | None:
 
 
 def _surplus(mark: dict[str, Any], record: SandboxRecord | None, *, running: bool) -> str | None:
+    if mark.get("keep") and (record is None or record.named):
+        return None
     if record is None:
         return "no sandbox has it"
-    if not record.named and owner_state(record) == "dead":
-        return "its hermes has ended"
-    if mark.get("keep") or running:
-        return None
-    ttl = float(mark.get("ttl") or 0)
-    age = time.time() - max(record.last_used, record.created)
-    return f"not used for {age / 86400:.1f} days" if ttl and age > ttl else None
+    # One with a name may be started again with its files, whether it runs or not.
+    return "its hermes has ended" if not record.named and owner_state(record) == "dead" else None
 
 
 def _files(base: Path, ident: str, record: SandboxRecord | None) -> Files:
