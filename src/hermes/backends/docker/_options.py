@@ -169,9 +169,8 @@ def parse_args(args: tuple[str, ...] | list[str]) -> Reach:
             if not rest:
                 raise ConfigError(f"docker.args: {name} has no value; nothing was started")
             value = rest.pop(0)
-        if name == "--tmpfs":
-            if _checked(Mount("", value.partition(":")[0])).target in (WORKSPACE, HOME):
-                raise ConfigError(f"docker.args: {value} would hide files that are kept; nothing was started")
+        if name == "--tmpfs" and _checked(Mount("", value.partition(":")[0])).target in (WORKSPACE, HOME):
+            raise ConfigError(f"docker.args: {value} would hide files that are kept; nothing was started")
         if name in ("--label", "-l") and value.startswith("hermes."):
             raise ConfigError("docker.args: labels 'hermes.*' are hermes's own; nothing was started")
         if name in ("--volume", "-v"):
