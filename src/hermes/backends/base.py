@@ -207,12 +207,14 @@ class Backend(ABC):
     encoding: Encoding = "binary"
     """What the streams of ``exec_channel`` carry; see :attr:`ByteChannel.encoding`."""
 
-    progress: Callable[[str], None] = staticmethod(lambda line: None)
-    """Gets a line for people about what takes long: pulling, building, waiting in a queue."""
-
     def __init__(self, spec: Spec, config: Config) -> None:
+        """Make the backend of one sandbox.
+
+        Its ``progress`` may be replaced: it gets a line for people about what takes long, such as a pull.
+        """
         self.spec = spec
         self.config = config
+        self.progress: Callable[[str], None] = lambda line: None
 
     @classmethod
     @abstractmethod

@@ -24,7 +24,7 @@ from ._text import print_json
 if TYPE_CHECKING:
     from hermes.fleet import Fleet, Summary
 
-app = options.new_group("Run many commands from a file, so many at a time, each exactly once.")
+app = options.new_group("Run many commands from a file, each exactly once.")
 
 LEAVE_AFTER = 3.0  # seconds after the first Ctrl-C in which a second one cancels
 

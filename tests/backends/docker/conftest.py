@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if here in item.path.parents
         and (
             ("docker" not in PLACES and item.get_closest_marker("docker_engine"))
-            or (not ROOT and item.get_closest_marker("root_only"))
+            or item.get_closest_marker("user_only" if ROOT else "root_only")
         )
     ]
     if out:

@@ -279,6 +279,9 @@ async def test_runc_on_the_same_engine_is_reached_directly(runsc: str) -> None:
         assert await text(box, "uname -r") == os.uname().release
 
 
+# What is ended in this way may hold its client's pipes until nothing was heard from it for 45 s.
+@pytest.mark.timeout(180)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "bomb", "said"),
     [

@@ -16,7 +16,6 @@ import hermes
 from _containers import (
     IMAGES,
     ONE_ENGINE,
-    ROOT,
     asked,
     container,
     containers,
@@ -272,7 +271,7 @@ async def test_an_engine_that_is_down_is_said_and_no_other_place_is_taken(
     assert not (hermes_home / "sandboxes").exists()
 
 
-@pytest.mark.skipif(ROOT, reason="what root inside gives away belongs to root's other users")
+@pytest.mark.user_only  # what root inside gives away belongs to root's other users
 async def test_files_given_to_other_users_inside_go_too(hermes_home: Path) -> None:
     async with sandbox("podman", user="root") as box:
         await text(box, "mkdir -p a/b && touch a/b/c && chown -R 5:5 a && chmod 700 a/b a")

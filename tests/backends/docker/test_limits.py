@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import hermes
-from _containers import ONE_ENGINE, ROOT, inspect, python, sandbox, text
+from _containers import ONE_ENGINE, inspect, python, sandbox, text
 
 MIB = 1 << 20
 V1 = Path("/sys/fs/cgroup/memory").is_dir()
@@ -119,7 +119,7 @@ async def test_a_sandbox_that_asks_for_nothing_has_limits(place: str) -> None:
         assert limits["MemorySwap"] == limits["Memory"]
 
 
-@pytest.mark.skipif(ROOT, reason="root's engine enforces limits")
+@pytest.mark.user_only  # root's engine enforces limits
 async def test_limits_that_a_rootless_engine_cannot_enforce_are_refused() -> None:
     if not V1:
         return  # with cgroup v2 they may be enforced

@@ -405,12 +405,18 @@ async def test_an_image_without_python(open_box: Open, tmp_path: Path, image: st
 
 
 async def test_a_cancelled_start_leaves_nothing(image: str) -> None:
-    for delay in (0.05, 0.15, 0.3):
-        opening = asyncio.create_task(hermes.Sandbox("singularity", image=image).open())
+    for delay in (0.02, 0.08, 0.15, 0.3):
+        box = hermes.Sandbox("singularity", image=image)
+        opening = asyncio.create_task(box.open())
         await asyncio.sleep(delay)
         opening.cancel()
-        with pytest.raises(asyncio.CancelledError):
+        try:
             await opening
+        except asyncio.CancelledError:
+            pass
+        else:  # it was open by then, on a quick machine
+            assert delay > 0.1
+            await box.destroy()
         assert await instances() == {}
         work, _ = await asyncio.to_thread(workdir.choose)
         assert os.listdir(work) == []
