@@ -39,11 +39,17 @@ def get(
         print_json(wanted.get(key or "", wanted))
         return 0
     for name, value in wanted.items():
-        text = "none" if value is None else str(value).lower() if isinstance(value, bool) else f"{value}"
+        text = _shown(value)
         if explain:
             text += f"   ({_origin(name)})"
         print(text if name == key else f"{name}: {text}")
     return 0
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return "none" if value is None else str(value).lower() if isinstance(value, bool) else f"{value}"
 
 
 def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -271,3 +271,9 @@ def test_a_mount_in_what_the_sandbox_can_write_to_is_refused(tmp_path: Path) -> 
     )
     with pytest.raises(ConfigError, match="put a link to anywhere in its place"):
         plan_for(spec, Docker(), "off")
+
+
+@pytest.mark.parametrize("limits", [{"memory": 6 << 20}, {"pids": 3}, {"cpus": 0.0001}])
+def test_limits_that_no_shell_can_live_with_are_refused(limits: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match="a sandbox needs"):
+        plan_for(Spec(name="x", id="0" * 16, limits=limits), Docker(), "off")

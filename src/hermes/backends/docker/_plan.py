@@ -93,6 +93,10 @@ class Plan:
         return found
 
 
+LEAST = {"memory": 32 << 20, "pids": 16, "cpus": 0.01}
+"""What the guest and a shell need; with less a container dies in ways that nobody understands."""
+
+
 def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
     """Return the plan for a spec. Reads the files that it names.
 
@@ -119,6 +123,11 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
         limits=spec.limits,
         engine=chosen_engine(options),
     )
+    for limit, least in LEAST.items():
+        if spec.limits.get(limit, least) < least:
+            raise ConfigError(
+                f"limits.{limit} is {spec.limits[limit]:g}; a sandbox needs {least:g}; nothing was started"
+            )
     if source == "dockerfile":
         plan.image = from_dockerfile(str(options.dockerfile))
     elif source == "devcontainer":
