@@ -277,6 +277,13 @@ class Backend(ABC):
         """
         return "ready; nothing has to be prepared"
 
+    async def examine(self) -> list[str]:
+        """Return what ``hermes doctor`` says of a place that works, one line each. Starts nothing.
+
+        :raises BackendError: something is missing after all
+        """
+        return []
+
     @abstractmethod
     async def create(self) -> dict[str, Any]:
         """Bring up the place that the spec describes, and return its locator.

@@ -72,6 +72,9 @@ class LocalBackend(Backend):
         if self.spec.image is not None:
             raise self._unsupported("an image", "local runs on this machine as it is")
 
+    async def examine(self) -> list[str]:
+        return ["no isolation: commands run as your user, in your files"]
+
     async def create(self) -> dict[str, Any]:
         return await asyncio.to_thread(self._create)
 

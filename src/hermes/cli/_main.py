@@ -27,6 +27,7 @@ COMMANDS = {
     "fleet": "fleet",
     "sandbox": "sandbox",
     "setup": "setup",
+    "doctor": "doctor",
     "config": "config",
     "bench": "bench",
 }

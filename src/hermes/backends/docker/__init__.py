@@ -88,6 +88,16 @@ class DockerBackend(Backend):
         await ensure(engine, plan.image, self.progress, renew=renew)
         return f"{engine.name} works, and the image {plan.image.shown} is here"
 
+    async def examine(self) -> list[str]:
+        name, image = await self.image_here()
+        assert self._plan is not None
+        facts = (await engine_for(self._plan.options, self.name)).facts
+        limits = ", ".join(sorted(facts.limits)) or "none"
+        return [
+            f"engine: {name}{', rootless' if facts.rootless else ''}; limits that it enforces: {limits}",
+            f"image: {self._plan.image.shown} is {'here' if image is None else 'not here: hermes setup'}",
+        ]
+
     async def image_here(self) -> tuple[str, str | None]:
         """Return the engine's name, and that of the image if it is not here.
 

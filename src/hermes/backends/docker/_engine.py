@@ -19,6 +19,7 @@ __all__ = ["Engine", "Facts", "chosen_engine", "engine_for", "missing", "settled
 
 CALL_SECONDS = 60.0
 CHECK_SECONDS = 10.0
+NOTHING = "; nothing was started"
 SETTLE_SECONDS = 15.0
 DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
 PLAIN_RUNTIMES = ("runc", "crun", "nvidia", "io.containerd.runc.v2")
@@ -254,13 +255,13 @@ async def engine_for(options: Docker, kind: str = "docker") -> Engine:
         else:
             _known[key] = engine
             return engine
-    said = "; ".join(error.message for error in failures)
+    said = "; ".join(error.message.removesuffix(NOTHING) for error in failures)
     hints = [error.hint for error in failures if error.hint]
     raise _unavailable(said, hints[0] if hints else "Install docker or podman, or choose another place.")
 
 
 def _unavailable(said: str, hint: str) -> BackendError:
-    return BackendError(f"{said}; nothing was started", code="backend_unavailable", hint=hint or None)
+    return BackendError(said + NOTHING, code="backend_unavailable", hint=hint or None)
 
 
 def _is_down(text: str) -> bool:

@@ -106,6 +106,16 @@ class SingularityBackend(Backend):
         image = await ensure(client, plan.image, work, self.progress, renew=renew)
         return f"{client.name} works, sandboxes go to {work}, and the image is {image}"
 
+    async def examine(self) -> list[str]:
+        client = await client_for(self.config.singularity.program)
+        work, passed = await asyncio.to_thread(workdir.choose)
+        image = self.config.singularity.image or "the default one"
+        return [
+            f"program: {client.name}; image: {image}",
+            f"work directory: {work}",
+            *(f"passed over: {where}: {why}" for where, why in passed),
+        ]
+
     async def create(self) -> dict[str, Any]:
         plan = await asyncio.to_thread(self._planned)
         client = await client_for(plan.options.program)
