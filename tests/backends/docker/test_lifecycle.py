@@ -91,6 +91,7 @@ async def test_the_container_says_whose_it_is(place: str) -> None:
         assert labels["hermes.name"] == "label"
         assert labels["hermes.named"] == labels["hermes.keep"] == "yes"
         assert labels["hermes.ttl"] == str(7 * 24 * 3600)
+        assert labels["hermes.owner"].startswith(f"{os.geteuid()}@")
         assert labels["hermes.home"] == await asyncio.to_thread(_home_mark)
         await box.destroy()
     async with sandbox(place) as box:

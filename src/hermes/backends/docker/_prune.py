@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import socket
 import time
 from datetime import datetime
 from pathlib import Path
@@ -39,6 +40,7 @@ def labels(spec: Spec) -> list[str]:
         f"hermes.keep={'yes' if spec.keep else 'no'}",
         f"hermes.ttl={int(spec.lifetime.ttl)}",
         f"hermes.home={_home_mark()}",
+        f"hermes.owner={os.geteuid()}@{socket.gethostname()}",
     ]
 
 
