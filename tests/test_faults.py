@@ -81,12 +81,13 @@ async def test_named_sandbox_after_its_guest_was_killed() -> None:
     """Under its name a new one is made, which has nothing of the old one's state."""
     box = await local(name="phoenix").open()
     await box.run("x=1")
+    guest = box._channel.guest["guest"]
     os.kill(guest_pid(box), signal.SIGKILL)
     await box.close()
     await asyncio.sleep(0.1)
     again = await local(name="phoenix").open()
     try:
-        assert again.id != box.id
+        assert again._channel.guest["guest"] != guest
         assert await out(again, "echo [$x]") == "[]"
     finally:
         await again.destroy()
