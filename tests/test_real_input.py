@@ -43,6 +43,7 @@ VISIBLE = {
     "array.tests": "BASH_SOURCE, BASH_LINENO and BASH_ARGV have the file that holds the command",
     "dbg-support.tests": "caller shows the file that holds the command",
     "more-exp.tests": "$- is one letter shorter: no c",
+    "redir.tests": "descriptor 11 is free, which a shell of its own has in use by then",
     "rsh.tests": "set -r makes PATH and SHELL read-only, which it does not under -c",
     "set-x.tests": "PS4 is repeated once more for the file that holds the command",
     "type.tests": "aliases are expanded in a session",
