@@ -14,7 +14,7 @@ from ._engine import Engine
 
 __all__ = ["DEFAULT_IMAGE", "Image", "ensure", "from_dockerfile", "no_image"]
 
-DEFAULT_IMAGE = "docker.io/nikolaik/python-nodejs:python3.13-nodejs22"
+DEFAULT_IMAGE = "nikolaik/python-nodejs:python3.13-nodejs22"
 """Has bash, python3, git, curl and node."""
 
 PULL_SECONDS = 3600.0
