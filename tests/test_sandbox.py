@@ -296,3 +296,9 @@ async def test_missing_output_of_a_job_is_said_in_its_place() -> None:
         for output in (await job.output(), b"".join([data async for data in job.follow()])):
             head, said, tail = output.partition(b"bytes were not kept")
             assert head.startswith(b"1\n2\n") and said and tail.endswith(b"600000\n")
+
+
+@pytest.mark.parametrize("network", ["off", "internal"])
+async def test_a_network_that_a_place_cannot_close_is_refused(network: str) -> None:
+    with pytest.raises(hermes.UnsupportedError, match=f"network: {network}; nothing was started"):
+        await hermes.Sandbox("local", network=network).open()

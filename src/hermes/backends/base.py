@@ -249,8 +249,10 @@ class Backend(ABC):
             if limit not in can.limits:
                 known = ", ".join(sorted(can.limits)) or "none"
                 raise self._unsupported(f"the limit '{limit}'", f"limits it enforces here: {known}")
-        if spec.network == "off" and not can.network_off:
-            raise self._unsupported("network: off", "choose a backend that can, or leave the network on")
+        if spec.network in ("off", "internal") and not can.network_off:
+            raise self._unsupported(
+                f"network: {spec.network}", "choose a backend that can, or leave the network on"
+            )
         if spec.persistent and not can.persistent:
             raise self._unsupported("persistent: true", "files here do not survive the place's stop")
         if spec.workspace is not None:
