@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+import warnings
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -218,6 +219,8 @@ async def _sweep(kind: type[Backend], config: Config, store: Store, wanted: Want
         removed = await kind.prune(config, store)
     except HermesError as error:
         removed = [f"what earlier sandboxes left could not be removed: {error.message}"]
+        if wanted.progress is None:
+            warnings.warn(removed[0], stacklevel=2)
     for line in removed:
         if wanted.progress is not None:
             wanted.progress(line)
