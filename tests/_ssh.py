@@ -153,13 +153,15 @@ class Machine:
 
     def processes(self) -> dict[int, str]:
         """Return the command lines of all that runs there, by their ids here."""
-        inside = self._first()
+        inside = self.first
         space = os.readlink(f"/proc/{inside}/ns/pid")
         found = {}
         for entry in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
-                if os.readlink(f"/proc/{entry}/ns/pid") == space and _state(int(entry)) not in "ZX":
-                    line = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ")
+                if os.readlink(f"/proc/{entry}/ns/pid") != space or _state(int(entry)) in "ZX":
+                    continue
+                line = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ")
+                if line:  # one that is about to end has none any more
                     found[int(entry)] = line.decode(errors="replace").strip()
         return found
 
@@ -173,7 +175,7 @@ class Machine:
 
     def sessions(self) -> list[int]:
         """Return the processes of the connections that its sshd serves."""
-        first = self._first()
+        first = self.first
         return [pid for pid, line in self.processes().items() if line.startswith("sshd") and pid != first]
 
     def hang_up(self) -> None:
@@ -183,11 +185,17 @@ class Machine:
                 os.kill(pid, signal.SIGKILL)
 
     def files(self) -> set[str]:
-        """Return all that lies in its homes and its /tmp."""
-        tops = [self.folder / name for name in ("home", "root", "tmp")]
-        return {str(path.relative_to(self.folder)) for top in tops for path in top.rglob("*")}
+        """Return all that lies in its homes and among its temporary files."""
+        root = f"/proc/{self.first}/root"
+        found = set()
+        for top in (f"/home/{self.host.user}", "/root", "/tmp", "/var/tmp", "/dev/shm"):
+            for folder, folders, files in os.walk(root + top):
+                found.update(os.path.join(folder, name).removeprefix(root) for name in (*folders, *files))
+        return found
 
-    def _first(self) -> int:
+    @property
+    def first(self) -> int:
+        """The id here of its first process, the sshd that listens."""
         (unshare,) = _children(self.process.pid)
         (first,) = _children(unshare)
         return first
@@ -209,8 +217,8 @@ def machine(*, prepare: str = "", sshd: str = "", delay: float = Machine.DELAY) 
     :param sshd: more lines for its sshd, which win
     """
     parts = near()
-    # Outside of /tmp: the machine has one of its own.
-    folder = Path(tempfile.mkdtemp(prefix="hermes-machine-", dir="/var/tmp"))
+    # Not among temporary files: the machine has its own.
+    folder = Path(tempfile.mkdtemp(prefix="hermes-machine-", dir="/run"))
     folder.chmod(0o755)
     (folder / "prepare").write_text(prepare)
     subprocess.run(
@@ -313,9 +321,9 @@ async def main(options, name, command):
 asyncio.run(main(json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]))
 """
 
-    def __init__(self, host: Host, command: str, *, name: str | None, **more: Any) -> None:
+    def __init__(self, host: Host, command: str, *, name: str | None, code: str = CODE, **more: Any) -> None:
         options = json.dumps(host.options(approval="off", **more))
-        argv = [sys.executable, "-c", self.CODE, options, json.dumps(name), command]
+        argv = [sys.executable, "-c", code, options, json.dumps(name), command]
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
 
     def __enter__(self) -> Client:
@@ -337,10 +345,19 @@ asyncio.run(main(json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]))
             found.append(said)
         return found
 
+    def family(self) -> list[int]:
+        """Return it and all that it started."""
+        found = [self.process.pid]
+        for pid in found:
+            with contextlib.suppress(OSError):
+                found += _children(pid)
+        return found
+
     def kill(self) -> None:
         """Kill it, and its ssh with it, as at a loss of power."""
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
+        for pid in self.family():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait(10)
         if self.process.stdout is not None:
             self.process.stdout.close()
