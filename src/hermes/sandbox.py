@@ -65,7 +65,7 @@ class Sandbox:
         on_approval: approvals.OnApproval | None = None,
         judge: approvals.Judge | None = None,
         lifetime: Lifetime | None = None,
-        reconnect_for: float = 60.0,
+        reconnect_for: float | None = None,
         recreate: bool = False,
         on_progress: Callable[[str], None] | None = None,
         config: Config | None = None,
@@ -80,7 +80,7 @@ class Sandbox:
         :param timeout: seconds a command may take when it does not say so itself, None for no limit
         :param approval: ``ask``, ``strict`` or ``off``; None for the configured mode
         :param on_approval: answers what must be asked; without it that is refused
-        :param reconnect_for: seconds for which a lost link is sought before calls fail
+        :param reconnect_for: seconds for which a lost link is sought, None for the place's own choice
         :param recreate: when there is one of that name with other settings, make it anew; its files stay
         :param on_progress: gets lines for people about what takes long: pulling an image, waiting in a queue
         :param options: the backend's own, and ``image``, ``network``, ``limits``, ``persistent``, ``keep``
@@ -149,7 +149,9 @@ class Sandbox:
         self._settled = config = self._settled or load()
         self._here = os.getcwd()
         self._store = Store()
-        self.backend = backends.canonical(self.backend or config.sandbox or "auto")
+        self.backend, _, host = backends.canonical(self.backend or config.sandbox or "auto").partition(":")
+        if host:
+            self._options = {"host": host, **self._options}
         if self.backend == "auto":
             self.backend = self._store.pinned() or "auto"
         if self._timeout is None:
@@ -193,9 +195,11 @@ class Sandbox:
         self.cwd = self.cwd or place.workspace()
         options = {"id": self.id, "run_dir": dirs.run_dir, "state_dir": dirs.state_dir, **settings}
         options["limited"] = "memory" in place.capabilities.limits
+        options.update(await asyncio.to_thread(place.guest_options))
         if self.cwd:
             options["cwd"] = self.cwd
-        channel = Channel(place, options, reconnect_for=self._reconnect_for, hello=settings)
+        patience = place.reconnect_for if self._reconnect_for is None else self._reconnect_for
+        channel = Channel(place, options, reconnect_for=patience, hello=settings)
         try:
             await channel.open_connection(start=start)
         except BaseException:
@@ -222,7 +226,7 @@ class Sandbox:
         channel = self._open_channel
         if channel is not None:
             with contextlib.suppress(HermesError, TimeoutError):
-                await channel.call("shutdown", timeout=5.0)
+                await channel.call("shutdown", {"remove": True}, timeout=5.0)
         await self.close()
         place, self._place = self._place, None
         if place is not None:

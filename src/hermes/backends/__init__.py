@@ -36,6 +36,7 @@ TABLE: dict[str, Entry] = {
     "docker": Entry("docker", "DockerBackend"),
     "podman": Entry("docker", "PodmanBackend"),
     "singularity": Entry("singularity", "SingularityBackend"),
+    "ssh": Entry("ssh", "SshBackend"),
 }
 
 ALIASES = {"apptainer": "singularity"}

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol
 import msgspec
 
 from hermes.config import Config, Lifetime
-from hermes.errors import UnsupportedError
+from hermes.errors import HermesError, UnsupportedError
 
 if TYPE_CHECKING:
     from hermes.state import Store
@@ -361,6 +361,26 @@ class Backend(ABC):
     def guest_python(self) -> Sequence[str]:
         """The argv prefix that starts a Python 3.6 or later inside, to which ``-c CODE`` is appended."""
         return ("python3",)
+
+    def failure(self, channel: ByteChannel) -> HermesError | None:
+        """Return what kept a channel of :meth:`exec_channel` from its process, None when nothing is known.
+
+        Asked when the channel ended before anything useful came: a login that was refused, a host that does
+        not answer. The error says what to do.
+        """
+        return None
+
+    @property
+    def reconnect_for(self) -> float:
+        """Seconds for which a lost link is sought before calls fail, where the client does not say."""
+        return 60.0
+
+    def guest_options(self) -> Mapping[str, Any]:
+        """What the guest has to know of this place, beyond its directories; see ``hermes.guest.main``.
+
+        Called in a thread, so it may read files.
+        """
+        return {}
 
     @abstractmethod
     def guest_dirs(self) -> GuestDirs:

@@ -153,9 +153,27 @@ def _imports(tree: ast.Module) -> list[str]:
     return found
 
 
-def payload(options: Mapping[str, Any]) -> bytes:
-    """Return what the first stage reads: options and modules, compressed."""
-    return zlib.compress(json.dumps([options, modules()], separators=(",", ":")).encode(), 9)
+def payload(options: Mapping[str, Any], entry: str = "main") -> bytes:
+    """Return what the first stage reads: options and modules, compressed.
+
+    :param entry: the module whose ``main`` is called with the options; without what it does not import
+    """
+    wanted = modules() if entry == "main" else _closure(entry)
+    return zlib.compress(json.dumps([options, wanted], separators=(",", ":")).encode(), 9)
+
+
+def _closure(entry: str) -> list[tuple[str, str]]:
+    sources = dict(modules())
+    found: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        if name not in found:
+            for other in _imports(ast.parse(sources[name])):
+                add(other)
+            found[name] = None
+
+    add(entry)
+    return [(name, sources[name]) for name in found]
 
 
 def as_file(options: Mapping[str, Any]) -> str:
@@ -234,13 +252,50 @@ def _failed(message: str) -> BackendError:
 
 
 async def start_guest(
-    backend: Backend, options: Mapping[str, Any], *, timeout: float
+    backend: Backend, options: Mapping[str, Any], *, timeout: float, greeting: bytes = b""
 ) -> tuple[ByteChannel, Boot, dict[str, Any]]:
     """Start the guest, or find it, over a process in the place; return the stream to it and its announcement.
 
+    :param greeting: the first frame, if it is known already: sent at once it saves a round trip
     :raises BackendError: it did not announce itself in time, or said why it cannot run
+    :raises SandboxGone: none runs, and none was to be started
     """
     data = await asyncio.to_thread(payload, options)
+    channel, boot, answer = await _begin(backend, data, timeout, greeting)
+    error_text = answer.get("error")
+    if error_text is None:
+        return channel, boot, answer
+    await channel.close()
+    reason = str(error_text)[:1000]
+    if answer.get("missing"):
+        boot_before = options.get("boot")
+        if boot_before and answer.get("boot") not in (boot_before, None, ""):
+            reason = "its machine was restarted"
+        raise SandboxGone("the guest is not running any more", reason=reason, operation="attach")
+    raise _failed(f"the guest cannot run there: {reason}")
+
+
+async def ask(backend: Backend, options: Mapping[str, Any], *, timeout: float) -> dict[str, Any]:
+    """Have :mod:`hermes.guest.host` do one task in the place, without a guest, and return what it tells.
+
+    The answer is hostile, as everything from a place.
+
+    :raises BackendError: it could not be done
+    """
+    data = await asyncio.to_thread(payload, {**options, "relay": False}, "host")
+    channel, _, answer = await _begin(backend, data, timeout, b"")
+    await channel.close()
+    if answer.get("error") is not None:
+        raise BackendError(
+            f"{options['task']}: {str(answer['error'])[:1000]}", operation=str(options["task"])
+        )
+    return answer
+
+
+async def _begin(
+    backend: Backend, data: bytes, timeout: float, greeting: bytes
+) -> tuple[ByteChannel, Boot, dict[str, Any]]:
+    """Start the first stage, give it its payload, and wait for what it announces."""
     text = backend.encoding == "text"
     if text:
         data = base64.encodebytes(data)
@@ -254,7 +309,7 @@ async def start_guest(
             await channel.start(boot.data, boot.close)
             if text:
                 await boot.line(READY)
-            channel.write(data)
+            channel.write(data + greeting)
             announced = await boot.line(MARKER)
         answer = json.loads(announced)
         if not isinstance(answer, dict):
@@ -265,12 +320,8 @@ async def start_guest(
             raise _failed(f"the guest did not answer within {timeout:g} s") from None
         if isinstance(error, ValueError | RecursionError):
             raise _failed(f"the guest announced itself with nonsense: {error}") from error
+        failure = backend.failure(channel)
+        if isinstance(error, BackendError) and failure is not None:
+            raise failure from error
         raise
-    error_text = answer.get("error")
-    if error_text is not None:
-        await channel.close()
-        reason = str(error_text)[:1000]
-        if answer.get("missing"):
-            raise SandboxGone("the guest is not running any more", reason=reason, operation="attach")
-        raise _failed(f"the guest cannot run there: {reason}")
     return channel, boot, answer

@@ -325,6 +325,7 @@ class Channel:
         self._violations = 0
         self._search: _Search | None = None
         self._error: Callable[[], HermesError] | None = None
+        self._boot = ""  # of the machine, as the guest's way in told it
         self.guest: dict[str, Any] = {}
         self.path = ""  # "direct" or "relay"
 
@@ -406,7 +407,13 @@ class Channel:
                 if not start or isinstance(error, Unreachable):
                     raise
         options = dict(self._options, attach_only=not start, relay=direct is None)
-        stream, boot, announced = await start_guest(self._backend, options, timeout=BOOT_TIMEOUT)
+        options["boot"] = self._boot
+        clean = direct is None and self._backend.encoding == "binary"
+        greeting = self._greeting(Binary()) if clean else b""
+        stream, boot, announced = await start_guest(
+            self._backend, options, timeout=BOOT_TIMEOUT, greeting=greeting
+        )
+        self._boot = str(announced.get("boot") or "")
         if direct is not None:
             await stream.close()
             direct = await self._backend.direct_channel(str(announced.get("run_dir")))
@@ -415,13 +422,10 @@ class Channel:
             self.path = "direct"
             return
         wire = _Wire(self, stream)
-        await self._greet(wire, boot)
+        await self._greet(wire, boot, greeted=bool(greeting))
         self.path = "relay"
 
-    async def _greet(self, wire: _Wire, boot: Boot | None) -> None:
-        """Exchange greetings on a connection that starts now, or that a boot left open."""
-        if boot is None:
-            await wire.stream.start(wire.on_data, wire.on_close)
+    def _greeting(self, codec: Binary | Text) -> bytes:
         body = pack(
             {
                 "protocol": PROTOCOL,
@@ -430,7 +434,14 @@ class Channel:
                 "options": self._hello,
             }
         )
-        wire.stream.write(wire.codec.encode(HELLO, 0, 0, 0, 0, body))
+        return codec.encode(HELLO, 0, 0, 0, 0, body)
+
+    async def _greet(self, wire: _Wire, boot: Boot | None, *, greeted: bool = False) -> None:
+        """Exchange greetings on a connection that starts now, or that a boot left open."""
+        if boot is None:
+            await wire.stream.start(wire.on_data, wire.on_close)
+        if not greeted:
+            wire.stream.write(self._greeting(wire.codec))
         if boot is not None:
             boot.hand_over(wire.on_data, wire.on_close)
         try:

@@ -26,6 +26,10 @@ ENVIRONMENT = {
     "HERMES_APPROVALS": "approvals.mode",
     "HERMES_OUTPUT_LIMIT": "output.limit",
     "HERMES_LOCAL_PYTHON": "local.python",
+    "TERMINAL_SSH_HOST": "ssh.host",
+    "TERMINAL_SSH_USER": "ssh.user",
+    "TERMINAL_SSH_PORT": "ssh.port",
+    "TERMINAL_SSH_KEY": "ssh.key",
 }
 """Environment variable to configuration key. An empty variable counts as unset."""
 
@@ -73,12 +77,17 @@ def load(overrides: Mapping[str, Any] | None = None) -> Config:
     settled: dict[str, Any] = {}
     for layer, where in (
         (data, in_file),
-        (_nested({ENVIRONMENT[name]: value for name, value in variables.items()}), in_environment),
+        (_nested({ENVIRONMENT[name]: _number(value) for name, value in variables.items()}), in_environment),
         (_nested(overrides or {}), in_overrides),
     ):
         _merge(settled, _section(layer, Config, (), where))
     config = msgspec.convert(settled, Config)
     return msgspec.structs.replace(config, foreign=foreign)
+
+
+def _number(text: str) -> str | int:
+    # All that the environment has is text. A number where text is wanted becomes text again.
+    return int(text) if text.isdecimal() and text.isascii() and str(int(text)) == text else text
 
 
 def section(settled: T, options: Mapping[str, Any], where: str) -> T:
@@ -144,9 +153,31 @@ def _section(
             if value is not None and not isinstance(value, Mapping):
                 raise _wrong(here, f"expected a section, found {type_name(value)}", where(here))
             result[key] = _section(value or {}, wanted, here, where)
+        elif (each := _each(wanted)) is not None:
+            result[key] = _named_sections(value, each, here, where)
         else:
             result[key] = _value(value, wanted, here, where)
     return result
+
+
+def _each(wanted: Any) -> type[msgspec.Struct] | None:
+    """Return the struct of the sections under names of the user's choice, None where there are none."""
+    extras = (m.extra for m in get_args(wanted)[1:] if isinstance(m, msgspec.Meta))
+    return next((extra["each"] for extra in extras if extra and "each" in extra), None)
+
+
+def _named_sections(
+    data: Any, each: type[msgspec.Struct], at: tuple[str, ...], where: Where
+) -> dict[str, dict[str, Any]]:
+    def mapping(value: Any, here: tuple[str, ...]) -> Mapping[str, Any]:
+        if value is not None and not isinstance(value, Mapping):
+            raise _wrong(here, f"expected a section, found {type_name(value)}", where(here))
+        return value or {}
+
+    return {
+        name: _section(mapping(part, (*at, name)), each, (*at, name), where)
+        for name, part in mapping(data, at).items()
+    }
 
 
 def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:

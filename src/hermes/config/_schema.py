@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -144,6 +144,61 @@ class Singularity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     slurm: Slurm = msgspec.field(default_factory=Slurm)
 
 
+class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one machine is reached by the system's ``ssh``, which reads its own configuration as well.
+
+    ``host``, ``user``, ``port``, ``key``
+        Where to log in, and as whom; the key is a private key's file.
+    ``config_file``
+        The ssh configuration to read, None for the user's own.
+    ``jump``
+        Hosts on the way, as ``ssh -J`` takes them.
+    ``connect_timeout``, ``keepalive``
+        Seconds for a connection to come about; seconds between signs of life, three of which may be missing.
+    ``reconnect_for``
+        Seconds for which a lost link is sought before the host counts as unreachable.
+    ``forward_agent``
+        Let commands there use the keys of this machine's ssh agent.
+    ``workdir``
+        Where sessions begin, on that machine; the home directory otherwise.
+    ``python``
+        The Python there that runs the guest, None for the first that is found.
+    ``wake_command``, ``release_command``
+        Run on this machine: before a connection, when the host does not answer; after nobody has used the
+        host for ``lifetime.idle_stop``.
+    ``wake_timeout``
+        Seconds within which the host has to answer after it was woken.
+    """
+
+    host: str | None = None
+    user: str | None = None
+    port: Annotated[int, msgspec.Meta(gt=0, le=65535)] | None = None
+    key: str | None = None
+    config_file: str | None = None
+    jump: str | None = None
+    connect_timeout: Duration = 15.0
+    keepalive: Duration = 5.0
+    reconnect_for: Duration = 300.0
+    forward_agent: bool = False
+    workdir: str | None = None
+    python: str | None = None
+    wake_command: str | None = None
+    release_command: str | None = None
+    wake_timeout: Duration = 180.0
+
+
+class Ssh(SshHost, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the ssh backend.
+
+    ``hosts`` are further machines by name, for ``--sandbox ssh:NAME``: what one does not say is as in here,
+    but for host, user, port, key, jump and workdir, which are its own.
+    """
+
+    hosts: Annotated[dict[str, dict[str, Any]], msgspec.Meta(extra={"each": SshHost})] = msgspec.field(
+        default_factory=dict
+    )
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settled configuration.
 
@@ -167,4 +222,5 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     local: Local = msgspec.field(default_factory=Local)
     docker: Docker = msgspec.field(default_factory=Docker)
     singularity: Singularity = msgspec.field(default_factory=Singularity)
+    ssh: Ssh = msgspec.field(default_factory=Ssh)
     foreign: tuple[str, ...] = ()

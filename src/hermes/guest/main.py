@@ -8,10 +8,9 @@ import socket
 import traceback
 from typing import Any, Dict
 
-from . import files, ops, ports, tree
-from .dirs import SOCKET, default_dir, private_dir
+from . import files, host, login, ops, ports, relay, tree
+from .dirs import LABEL, SOCKET, default_dir, private_dir
 from .proc import become_subreaper, close_all_but, reap
-from .relay import announce, relay, tell
 from .server import Guest
 
 PARTS = (files, ports, tree)  # imported for the operations they register
@@ -107,28 +106,41 @@ def serve(options: Dict[str, Any], listener: socket.socket) -> None:
         reap()
 
     guest.loop.add_reader(wake, woken)
+    if options.get("host"):
+        guest.label = os.path.join(options["own"], LABEL)
+        login.read(guest)
     try:
         guest.serve(listener)
     finally:
         listener.close()
-        shutil.rmtree(guest.state_dir, ignore_errors=True)
-        shutil.rmtree(guest.run_dir, ignore_errors=True)
+        if options.get("host"):
+            host.leave(guest)
+        else:
+            shutil.rmtree(guest.state_dir, ignore_errors=True)
+            shutil.rmtree(guest.run_dir, ignore_errors=True)
 
 
 def main(options: Dict[str, Any]) -> None:
     """Announce the guest on stdout, one line after the marker, then relay."""
+    try:
+        if options.get("host"):
+            host.settle(options)
+        else:
+            settle(options)
+        peer = listen(options)
+    except Exception as error:
+        missing = isinstance(error, FileNotFoundError)
+        text = "%s: %s" % (type(error).__name__, error)
+        relay.tell({"error": text, "missing": missing, "boot": relay.boot_id()})
+        return
+    relay.serve(options, peer)
+
+
+def settle(options: Dict[str, Any]) -> None:
+    """Fill in the directories that the client left open."""
     options.setdefault("cwd", os.getcwd())
     if not os.path.isdir(options["cwd"]):
         options["cwd"] = os.path.expanduser("~")
     if not options.get("run_dir"):
         options["run_dir"] = default_dir(options["id"])
     options.setdefault("state_dir", os.path.join(options["run_dir"], "state"))
-    try:
-        peer = listen(options)
-    except Exception as error:
-        missing = isinstance(error, FileNotFoundError)
-        tell({"error": "%s: %s" % (type(error).__name__, error), "missing": missing})
-        return
-    announce(options)
-    if options.get("relay", True):
-        relay(peer)

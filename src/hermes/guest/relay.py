@@ -7,41 +7,63 @@ import socket
 import sys
 from typing import Any, Dict
 
-from .dirs import SOCKET, is_private
+from .dirs import SOCKET, is_private, own_dirs, run_dirs
 
 MARKER = b"HERMES-GUEST "
+NOTHING_LEFT = 57  # exit code of a relay whose guest has removed itself and all that was the sandbox's
 
 
 def attach(options: Dict[str, Any]) -> bool:
     """Relay to the guest that runs already, until either end closes; False when none does."""
-    run_dir = options.get("run_dir") or ""
-    path = "%s/%s" % (run_dir, SOCKET)
-    if not options.get("relay", True) or len(path) > 100:  # a socket's path may have 107 bytes only
+    if not options.get("relay", True):
         return False
-    peer = socket.socket(socket.AF_UNIX)
-    try:
-        if not (is_private(os.path.dirname(run_dir)) and is_private(run_dir)):
-            raise PermissionError(run_dir)
-        peer.connect(path)
-    except OSError:
-        peer.close()
-        return False
+    for run_dir in run_dirs(options["id"]) if options.get("host") else [options.get("run_dir") or ""]:
+        path = "%s/%s" % (run_dir, SOCKET)
+        if len(path) > 100:  # a socket's path may have 107 bytes only
+            continue
+        peer = socket.socket(socket.AF_UNIX)
+        try:
+            if not (is_private(os.path.dirname(run_dir)) and is_private(run_dir)):
+                raise PermissionError(run_dir)
+            peer.connect(path)
+        except OSError:
+            peer.close()
+            continue
+        serve(dict(options, run_dir=run_dir), peer)
+        return True
+    return False
+
+
+def serve(options: Dict[str, Any], peer: socket.socket) -> None:
+    """Announce the guest and relay to it; on a host, say by the exit code when it has left nothing."""
     announce(options)
-    relay(peer)
-    return True
+    if not options.get("relay", True):
+        return
+    by_guest = relay(peer)
+    if by_guest and options.get("host") and not any(map(os.path.lexists, own_dirs(options["id"]))):
+        os._exit(NOTHING_LEFT)
 
 
 def announce(options: Dict[str, Any]) -> None:
     """Tell the client that the guest is there, one line after the marker."""
-    tell({"run_dir": options["run_dir"], "python": sys.version.split()[0]})
+    tell({"run_dir": options["run_dir"], "python": sys.version.split()[0], "boot": boot_id()})
+
+
+def boot_id() -> str:
+    """Return what tells this start of the machine from every other one, empty where the system does not."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def tell(answer: Dict[str, Any]) -> None:
     os.write(1, MARKER + json.dumps(answer).encode() + b"\n")
 
 
-def relay(peer: socket.socket) -> None:
-    """Copy bytes between our stdio and the guest until either end closes."""
+def relay(peer: socket.socket) -> bool:
+    """Copy bytes between our stdio and the guest until either end closes; whether it was the guest's."""
     there = peer.fileno()
     waiting = {0: there, there: 1}  # from: to
     poll = select.poll()
@@ -57,4 +79,4 @@ def relay(peer: socket.socket) -> None:
             except OSError:
                 data = b""
             if not data:
-                return
+                return fd == there

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .dirs import SOCKET
 from .frames import (
@@ -22,6 +22,7 @@ from .frames import (
     EOF,
     HELLO,
     MAGIC,
+    NUMBERED,
     PING,
     PONG,
     PROTOCOL,
@@ -130,6 +131,12 @@ class Client:
         message = self.link.receive(frame)
         if message is None:
             return
+        if self.guest.held is not None and message[0] in NUMBERED:
+            self.guest.held.append((self, message))
+            return
+        self.dispatch(message)
+
+    def dispatch(self, message: Frame) -> None:
         kind, chan, stream, _seq, _ack, body = message
         if kind == CALL:
             self._call(stream, body)
@@ -256,6 +263,7 @@ class Connection:
         if known or not seen:
             link.connect(self.codec, seen)
         guest.configure(hello.get("options") or {})
+        guest.seen()
         guest.dirty.add(client)
         for call in list(client.calls.values()):
             if call.on_writable is not None:
@@ -297,6 +305,7 @@ class Connection:
         if client is not None and client.connection is self:
             client.connection = None
             client.left = time.monotonic()
+            self.guest.seen()
             client.link.disconnect()
             for call in list(client.calls.values()):
                 if call.on_writable is not None:  # nobody reads now: what waited for credit need not wait
@@ -322,6 +331,9 @@ class Guest:
         self.connections: Set[Connection] = set()
         self.dirty: Set[Client] = set()
         self.on_exit: Callable[[], None] = lambda: None
+        self.held: Optional[List[Tuple[Client, Frame]]] = None  # what waits until the environment is known
+        self.label = ""  # a file whose time says when somebody was last connected
+        self.remove = False  # at the end, remove the sandbox's own files too
         self.tasks: Dict[int, Any] = {}
         self.next_task = 0
         self.sessions: Dict[str, Any] = {}
@@ -368,6 +380,20 @@ class Guest:
             self.loop.run()
         finally:
             self.on_exit()
+
+    def release(self) -> None:
+        """Go on with what waited."""
+        held, self.held = self.held or [], None
+        for client, message in held:
+            client.dispatch(message)
+
+    def seen(self) -> None:
+        """Note that somebody is, or was just now, connected."""
+        if self.label:
+            try:
+                os.utime(self.label)
+            except OSError:
+                pass
 
     def forget_tasks(self) -> None:
         """Release ended tasks that nobody will ask for; of the others keep the last hundred."""
@@ -441,6 +467,7 @@ def ping(guest: Guest, call: Call) -> None:
 @op("shutdown")
 def shutdown(guest: Guest, call: Call) -> None:
     """Answer, then end everything that runs here."""
+    guest.remove = bool(call.args.get("remove"))
     call.reply({})
     guest.flush()
     guest.loop.stop()

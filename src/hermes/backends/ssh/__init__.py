@@ -1,0 +1,188 @@
+"""The ssh backend: the commands live on another machine, reached by the system's own ssh."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hermes.channel.boot import ask
+from hermes.config import Config, home
+from hermes.errors import BackendError, HermesError
+
+from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
+from ._channel import SshChannel
+from ._target import Target, target_for
+
+if TYPE_CHECKING:
+    from hermes.state import Store
+
+ASK_SECONDS = 60.0
+
+# The first Python that is there; what is at hand without a login shell may not know it by name.
+FIND_PYTHON = (
+    'for p in "$0" python3 /usr/bin/python3 /usr/local/bin/python3 /opt/homebrew/bin/python3 '
+    '"$HOME/.local/bin/python3" /opt/python3/bin/python3 python3.14 python3.13 python3.12 python3.11 '
+    "python3.10 python3.9 python3.8 python3.7 python3.6; do "
+    'q=$(command -v "$p" 2>/dev/null) && [ -x "$q" ] && exec "$q" -I -S "$@"; done; '
+    'printf \'HERMES-GUEST {"error": "there is no python3 on this machine"}\\n\''
+)
+ONE_PYTHON = (
+    'q=$(command -v "$0" 2>/dev/null) && [ -x "$q" ] && exec "$q" -I -S "$@"; '
+    'printf \'HERMES-GUEST {"error": "what ssh.python names is not there"}\\n\''
+)
+
+
+class SshBackend(Backend):
+    """Commands run as a user of another machine, in that user's files."""
+
+    name: ClassVar[str] = "ssh"
+
+    def __init__(self, spec: Spec, config: Config) -> None:
+        super().__init__(spec, config)
+        self._target: Target | None = None
+        self._heard = False  # the machine has been reached, so something may be there
+        self._found = False
+        self._guest: SshChannel | None = None
+
+    @classmethod
+    async def check(cls, config: Config) -> None:
+        if await asyncio.to_thread(shutil.which, "ssh") is None:
+            raise BackendError(
+                "there is no ssh on the PATH",
+                code="backend_unavailable",
+                hint="Install OpenSSH's client (Debian: apt-get install openssh-client).",
+            )
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            isolation="remote",
+            persistent=True,
+            workspace=frozenset({"private"}),
+            judged=True,
+            verified="real",
+        )
+
+    def check_spec(self) -> None:
+        self._where()
+        if self.spec.image is not None:
+            raise self._unsupported("an image", "the other machine is as it is")
+        super().check_spec()
+
+    def settings(self) -> dict[str, Any]:
+        target = self._where()
+        return {
+            "host": target.host,
+            "user": target.user,
+            "port": target.port,
+            "workdir": target.settings.workdir,
+        }
+
+    def _where(self) -> Target:
+        if self._target is None:
+            self._target = target_for(self.spec.options, self.config.ssh)
+        return self._target
+
+    @property
+    def reconnect_for(self) -> float:
+        return self._where().settings.reconnect_for
+
+    # --- coming and going
+
+    async def create(self) -> dict[str, Any]:
+        # The machine is there already. What is to be made on it, the guest makes: one connection does all.
+        target = self._where()
+        return {"host": target.host, "user": target.user, "port": target.port}
+
+    async def find(self, locator: Mapping[str, Any]) -> PlaceState:
+        """Take the machine for there: to connect, only to ask, would double what opening costs."""
+        target = self._where()
+        if (locator.get("host"), locator.get("user")) != (target.host, target.user):
+            return "gone"
+        self._found = True
+        return "running"
+
+    async def look(self, locator: Mapping[str, Any]) -> PlaceState:
+        if await self.find(locator) == "gone":
+            return "gone"
+        answer = await self._ask("look")
+        return "running" if answer.get("runs") is True else "stopped"
+
+    async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
+        channel = self._guest = SshChannel(self._where(), argv)
+        channel.on_heard = self._reached
+        return channel
+
+    def _reached(self) -> None:
+        self._heard = True
+
+    def failure(self, channel: ByteChannel) -> HermesError | None:
+        return channel.failure if isinstance(channel, SshChannel) and not channel.heard else None
+
+    def guest_python(self) -> Sequence[str]:
+        python = self._where().settings.python
+        return ("/bin/sh", "-c", ONE_PYTHON if python else FIND_PYTHON, python or "python3")
+
+    def guest_dirs(self) -> GuestDirs:
+        return GuestDirs("", "")  # that machine's business: hermes.guest.host
+
+    def guest_options(self) -> Mapping[str, Any]:
+        return {
+            "host": True,
+            "private": self.spec.workspace == "private",
+            "workdir": self._where().settings.workdir,
+            "label": {
+                "name": self.spec.name,
+                "owner": owner(),
+                "from": socket.gethostname(),
+                "keep": self.spec.keep,
+                "ttl": self.spec.lifetime.ttl if self.spec.named else 0,
+            },
+        }
+
+    def plain_argv(self, command: str) -> Sequence[str]:
+        return self._where().argv(command)
+
+    async def destroy(self, *, keep_files: bool = False) -> None:
+        guest, self._guest = self._guest, None
+        if guest is not None and guest.nothing_left:
+            return
+        if not (self._heard or self._found):
+            return  # it was never reached
+        answer = await self._ask("remove", keep_files=keep_files)
+        left = answer.get("left")
+        if left:
+            shown = ", ".join(str(path)[:200] for path in left) if isinstance(left, list) else "something"
+            raise BackendError(
+                f"the sandbox was ended, but something is left on {self._target}: {shown}",
+                context={"left": left},
+            )
+
+    async def _ask(self, task: str, **options: Any) -> dict[str, Any]:
+        asked = {"task": task, "id": self.spec.id, **options}
+        try:
+            return await ask(self, asked, timeout=ASK_SECONDS)
+        finally:
+            self._guest = None
+
+    @classmethod
+    async def prune(cls, config: Config, store: Store) -> list[str]:
+        from ._prune import prune
+
+        return await prune(cls, config, store)
+
+
+def owner() -> str:
+    """Return what tells this user's sandboxes on a machine from those of others: a number made once."""
+    path = home() / "state" / "owner"
+    try:
+        return path.read_text("ascii").strip()
+    except OSError:
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            file.write(os.urandom(8).hex())
+        return path.read_text("ascii").strip()

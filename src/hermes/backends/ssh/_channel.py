@@ -1,0 +1,121 @@
+"""A process on the other machine, and what ssh says when there is none."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+
+from hermes.errors import BackendError, HermesError, Unreachable
+from hermes.guest.relay import NOTHING_LEFT
+
+from ..channels import ProcessChannel
+from ._target import REMOTE, Target, line_for
+
+__all__ = ["SshChannel", "failure_of"]
+
+SSH_FAILED = 255
+KEY_CHANGED = "remote host identification has changed"
+UNREACHABLE = (
+    "could not resolve",
+    "connection refused",
+    "connection timed out",
+    "operation timed out",
+    "timed out during",
+    "no route to host",
+    "network is unreachable",
+    "host is down",
+    "connection closed",
+    "connection reset",
+    "kex_exchange_identification",
+    "banner exchange",
+    "broken pipe",
+    "not responding",
+    "connect to host",
+)
+
+
+class SshChannel(ProcessChannel):
+    """One ssh process: a connection of its own, with one process at its other end."""
+
+    def __init__(self, target: Target, argv: Sequence[str], *, connect_timeout: float | None = None) -> None:
+        super().__init__([], env=_environment())
+        self._target = target
+        self._line = line_for(argv)
+        self._connect_timeout = connect_timeout
+        self.heard = False
+        self.on_heard: Callable[[], None] = lambda: None
+
+    async def _open(self) -> None:
+        target = self._target
+        self._argv = await asyncio.to_thread(
+            lambda: target.argv(REMOTE, connect_timeout=self._connect_timeout)
+        )
+        await super()._open()
+        self.write(self._line)
+
+    def _deliver(self, data: bytes) -> None:
+        if not self.heard:
+            self.heard = True
+            self.on_heard()
+        super()._deliver(data)
+
+    @property
+    def failure(self) -> HermesError | None:
+        """Why there is no process at the other end; None while there is one, or when ssh does not say."""
+        if self.returncode != SSH_FAILED:
+            return None
+        return failure_of(self.stderr_tail, self._target)
+
+    @property
+    def nothing_left(self) -> bool:
+        """Whether the guest at the other end removed all that was its sandbox's before it ended."""
+        return self.returncode == NOTHING_LEFT
+
+
+def failure_of(said: str, target: Target) -> HermesError:
+    """Return the error for ssh's last words."""
+    text = " ".join(said.split())
+    shown = text if len(text) <= 400 else f"{text[:190]} ... {text[-200:]}"
+    low = text.lower()
+    if KEY_CHANGED in low:
+        return BackendError(
+            f"the host key of {target} is not the one that is known: somebody may be in between, or the host "
+            "was installed anew; nothing was sent to it",
+            code="host_key_changed",
+            operation="connect",
+            hint=f"Ask the host's administrator for its key. Only then: ssh-keygen -R {_known_as(target)}",
+        )
+    if "host key verification failed" in low:
+        return BackendError(
+            f"the host key of {target} is not known, and your ssh configuration forbids new ones; "
+            "nothing was sent to it",
+            code="host_key_unknown",
+            operation="connect",
+            hint="Add it to known_hosts, or leave StrictHostKeyChecking out there.",
+        )
+    if "permission denied" in low or "too many authentication failures" in low:
+        return BackendError(
+            f"{target} does not let us in: {shown}",
+            code="login_refused",
+            operation="connect",
+            hint=f"Does 'ssh -o BatchMode=yes -l {target.user} {target.host} true' work? No "
+            "password is asked for here: use a key (ssh.key), and ssh-add where it has a passphrase.",
+        )
+    if any(words in low for words in UNREACHABLE) or not text:
+        return Unreachable(
+            f"{target} cannot be reached: {shown or 'ssh lost the connection'}",
+            reason=shown or "ssh lost the connection",
+            operation="connect",
+        )
+    return BackendError(f"ssh cannot connect to {target}: {shown}", operation="connect")
+
+
+def _known_as(target: Target) -> str:
+    return f"'[{target.host}]:{target.port}'" if target.port not in (None, 22) else target.host
+
+
+def _environment() -> dict[str, str]:
+    # What ssh itself needs; the configuration may send variables on (SendEnv), which are then the user's
+    # wish, but never hermes's own.
+    return {key: value for key, value in os.environ.items() if not key.startswith("HERMES_")}

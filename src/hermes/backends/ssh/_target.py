@@ -1,0 +1,176 @@
+"""Which machine is meant, and how the system's ssh is told to reach it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hermes.config import Ssh, SshHost, home, section
+from hermes.errors import BackendError, ConfigError
+
+__all__ = ["REMOTE", "Target", "line_for", "target_for"]
+
+# What a host of its own does not take from the settings of all.
+OWN = frozenset({"host", "port", "jump", "workdir", "wake_command", "release_command"})
+REQUIRED = {"host": "TERMINAL_SSH_HOST", "user": "TERMINAL_SSH_USER"}
+
+# The login shell of the other side reads this, whatever it is: only what all of them read alike. What is to
+# be run follows on stdin, where no shell's quoting, length limit or list of processes sees it.
+REMOTE = "exec /bin/sh -c 'IFS= read -r l;eval \"$l\"'"
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine and the account on it; the rest says how to get there."""
+
+    host: str
+    user: str
+    settings: SshHost
+
+    @property
+    def port(self) -> int | None:
+        return self.settings.port
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.host}" + (f":{self.port}" if self.port else "")
+
+    def argv(self, command: str, *, connect_timeout: float | None = None) -> list[str]:
+        """Return the argv that runs a line of shell there. Blocks: the configuration file is seen to."""
+        s = self.settings
+        timeout = s.connect_timeout if connect_timeout is None else connect_timeout
+        forced = {
+            # A connection that somebody else shares could be closed, or looked into, by somebody else.
+            "ControlMaster": "no",
+            "ControlPath": "none",
+            "ControlPersist": "no",
+            "RemoteCommand": "none",
+            "RequestTTY": "no",
+            "PermitLocalCommand": "no",
+            "ClearAllForwardings": "yes",
+            "ForwardX11": "no",
+            "ForwardAgent": "yes" if s.forward_agent else "no",
+            "EscapeChar": "none",
+            "LogLevel": "ERROR",
+            "ConnectTimeout": f"{max(1, round(timeout))}",
+            "ServerAliveInterval": f"{max(1, round(s.keepalive))}",
+            "ServerAliveCountMax": "3",
+        }
+        argv = ["ssh", "-F", str(_config(s)), "-T"]
+        for key, value in forced.items():
+            argv += ["-o", f"{key}={value}"]
+        if s.key:
+            argv += ["-o", "IdentitiesOnly=yes", "-i", os.path.expanduser(s.key)]
+        if s.jump:
+            argv += ["-J", s.jump]
+        if s.port:
+            argv += ["-p", str(s.port)]
+        return [*argv, "-l", self.user, "--", self.host, command]
+
+
+def target_for(options: Mapping[str, Any], config: Ssh) -> Target:
+    """Return the machine that the options and the configuration mean.
+
+    :raises ConfigError: host or user is missing, both names what; or a value that cannot be
+    """
+    named = options.get("host")
+    settings: SshHost = config
+    where = "option of ssh"
+    if isinstance(named, str) and named in config.hosts:
+        given = config.hosts[named]
+        base = {
+            key: value for key, value in msgspec.to_builtins(config).items() if key not in {*OWN, "hosts"}
+        }
+        settings = section(SshHost(host=named), {**base, **given}, f"ssh.hosts.{named}")
+        options = {key: value for key, value in options.items() if key != "host"}
+    else:
+        base = {key: value for key, value in msgspec.to_builtins(config).items() if key != "hosts"}
+        settings = section(SshHost(), base, "ssh")
+    settings = section(settings, options, where)
+    host, user = settings.host, settings.user
+    if host and "@" in host:
+        user, _, host = host.rpartition("@")
+    missing = [key for key, value in (("host", host), ("user", user)) if not value]
+    if missing:
+        both = " and ".join(REQUIRED[key] for key in missing)
+        keys = " and ".join(f"ssh.{key}" for key in missing)
+        raise ConfigError(
+            f"the ssh backend needs {both}, which {'is' if len(missing) == 1 else 'are'} not set; "
+            "nothing was tried",
+            hint=f"Set {'it' if len(missing) == 1 else 'them'} in the environment, or {keys} with "
+            f"'hermes config set ssh.{missing[0]} VALUE'.",
+            context={"missing": missing},
+        )
+    assert host is not None and user is not None
+    for what, text in (("host", host), ("user", user), ("jump", settings.jump or "x")):
+        if text.startswith("-") or any(c.isspace() or not c.isprintable() for c in text):
+            raise ConfigError(f"ssh.{what}: {text[:60]!r} cannot be one; nothing was tried")
+    return Target(host=host, user=user, settings=settings)
+
+
+def _config(settings: SshHost) -> Path:
+    """Return the configuration file for ssh: the user's and the system's own, and what holds where they say
+    nothing.
+
+    :raises BackendError: the user's may be written to by others
+    """
+    own = Path(os.path.expanduser(settings.config_file)) if settings.config_file else _users_own()
+    if settings.config_file and not own.is_file():
+        raise BackendError(f"ssh.config_file is {own}, which is no file; nothing was tried")
+    text = f"""# Made by hermes. What is said first counts.
+Include {_quoted(own)}
+Match all
+Include /etc/ssh/ssh_config
+Match all
+    StrictHostKeyChecking accept-new
+    BatchMode yes
+"""
+    folder = home() / "cache"
+    path = folder / f"ssh-{hashlib.sha256(text.encode()).hexdigest()[:16]}.conf"
+    try:
+        if path.read_text() == text:
+            return path
+    except OSError:
+        pass
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(draft, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)
+    draft.replace(path)
+    return path
+
+
+def _users_own() -> Path:
+    path = Path(os.path.expanduser("~/.ssh/config"))
+    try:
+        facts = path.stat()
+    except OSError:
+        return path
+    # ssh itself would refuse it; read through another file it would not.
+    if facts.st_uid not in (0, os.geteuid()) or stat.S_IMODE(facts.st_mode) & 0o022:
+        raise BackendError(
+            f"{path} can be changed by others, so ssh must not follow it; nothing was tried",
+            hint=f"chmod 600 {path}",
+        )
+    return path
+
+
+def _quoted(path: Path) -> str:
+    # Include takes patterns.
+    text = "".join(f"\\{c}" if c in "*?[]\\" else c for c in str(path))
+    return f'"{text}"'
+
+
+def line_for(argv: Sequence[str]) -> bytes:
+    """Return the line that makes the shell at the other end become a program, whatever bytes its argv holds.
+
+    A line cannot hold a newline, so each stands as a variable that does.
+    """
+    words = (shlex.quote(word).replace("\n", "'\"$n\"'") for word in argv)
+    text = f'n=$(printf "\\nx");n=${{n%x}};exec {" ".join(words)}\n'
+    return text.encode("utf-8", "surrogateescape")
