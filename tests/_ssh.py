@@ -187,7 +187,7 @@ class Machine:
     def files(self) -> set[str]:
         """Return all that lies in its homes and among its temporary files."""
         root = f"/proc/{self.first}/root"
-        found = set()
+        found: set[str] = set()
         for top in (f"/home/{self.host.user}", "/root", "/tmp", "/var/tmp", "/dev/shm"):
             for folder, folders, files in os.walk(root + top):
                 found.update(os.path.join(folder, name).removeprefix(root) for name in (*folders, *files))

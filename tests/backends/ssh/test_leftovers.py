@@ -14,8 +14,8 @@ import pytest_asyncio
 
 import hermes
 from _ssh import Client, Host, Machine, command_lines
-from hermes import backends
-from hermes.config import Config, Lifetime, load
+from hermes.cli._records import prune_all
+from hermes.config import Lifetime
 from hermes.errors import SandboxGone
 from hermes.state import Store
 from hermes.testing.tools import eventually, stopwatch, unique
@@ -50,7 +50,7 @@ async def nothing_left(machine: Machine, seconds: float = 5.0) -> None:
 
 
 async def fill(box: hermes.Sandbox) -> None:
-    """Leave all that a sandbox can have: sessions, jobs, strays, files, spilled output, locked directories."""
+    """Leave all that a sandbox can have: sessions, jobs, strays, files, spilled output, a locked folder."""
     await box.run("mkdir -p deep/er; echo x >deep/er/file; chmod 500 deep/er; touch 'odd \n name'")
     await box.run("head -c 3000000 /dev/zero; (setsid sleep 1000 &) ; sleep 1000 &", session="other")
     await box.start("trap '' TERM; sleep 1000")
@@ -171,10 +171,12 @@ async def test_a_guest_that_was_killed(clean: Machine, open_on: Open) -> None:
     await nothing_left(clean)
 
 
-async def prune(config: Config | None = None) -> list[str]:
-    kind = await asyncio.to_thread(backends.load, "ssh")
-    settled = config or await asyncio.to_thread(load)
-    return await kind.prune(settled, await asyncio.to_thread(Store))
+async def prune() -> list[str]:
+    """Do as `hermes sandbox prune` does."""
+    done, failures = await prune_all("ssh", dry_run=False)
+    if failures:
+        raise failures[0]
+    return [f"{what}: {why}" for what, why in done]
 
 
 @pytest.fixture

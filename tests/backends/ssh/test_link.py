@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ STEPS = SECONDS * 20
 # Says in a file that it ran, counts for some seconds, and ends with a code of its own.
 COUNT = f"echo ran >>ran; for i in {{1..{STEPS}}}; do echo line $i; sleep 0.05; done; exit 6"
 COUNTED = b"".join(b"line %d\n" % i for i in range(1, STEPS + 1))
-LINK = {"keepalive": 1, "connect_timeout": 3}
+LINK: dict[str, Any] = {"keepalive": 1, "connect_timeout": 3}
 
 
 async def counted(box: hermes.Sandbox, run: asyncio.Task[hermes.Result], seen: bytearray) -> None:
