@@ -211,8 +211,8 @@ async def _sweep(kind: type[Backend], config: Config, store: Store, wanted: Want
     """Remove what earlier sandboxes of a backend left behind, now and then."""
     from .backends.base import Backend
 
-    if kind.prune.__func__ is Backend.prune.__func__:  # type: ignore[attr-defined]
-        return  # it leaves nothing
+    if not kind.swept or kind.prune.__func__ is Backend.prune.__func__:  # type: ignore[attr-defined]
+        return  # it leaves nothing, or looks only when it is told to
     if not await asyncio.to_thread(store.due, f"sweep-{wanted.backend}", SWEEP_EVERY):
         return
     try:

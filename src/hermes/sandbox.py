@@ -109,6 +109,9 @@ class Sandbox:
         self._base: dict[str, Any] = {}
         self._here = ""
         self._judged = False
+        self._idle: asyncio.Task[None] | None = None
+        self._asleep = False  # suspended here since nobody used it; the next use wakes it
+        self._slept: Any = None  # the guest that ran then
 
     # --- opening and leaving
 
@@ -212,10 +215,35 @@ class Sandbox:
         if base_env:
             self._base["base_env"] = base_env
         self._judged = place.capabilities.judged
+        self._asleep = False
+        if place.stopped_by_client and self._life.idle_stop:
+            self._idle = asyncio.create_task(self._suspend_when_idle())
         await asyncio.to_thread(self._store.touch, self._record)
+
+    async def _suspend_when_idle(self) -> None:
+        from ._idle import suspend_when_idle
+
+        guest = self._channel.guest.get("guest")
+        await suspend_when_idle(self, self._life.idle_stop)
+        self._asleep, self._slept = True, guest
+
+    async def _awake(self) -> None:
+        """Wake the place if it was suspended for being idle."""
+        if not self._asleep:
+            return
+        await self.resume()
+        if self._channel.guest.get("guest") != self._slept:
+            warnings.warn(
+                f"'{self.name}' was switched off while nobody used it: its sessions begin anew",
+                stacklevel=3,
+            )
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
+        idle, self._idle = self._idle, None
+        if idle is not None and idle is not asyncio.current_task():
+            idle.cancel()
+        self._asleep = False
         channel, self._open_channel = self._open_channel, None
         self._sessions.clear()  # the next guest may be another one, which knows none of them
         if channel is not None:
@@ -275,6 +303,8 @@ class Sandbox:
         :raises CommandError: it could not be started as asked
         :raises SandboxGone: the sandbox ended; the command is not run again
         """
+        if self._asleep:
+            await self._awake()
         name = session or DEFAULT_SESSION
         first = name not in self._sessions
         options = RunOptions(
@@ -294,6 +324,7 @@ class Sandbox:
 
     async def exec(self, command: str | Sequence[str], **options: Unpack[RunOptions]) -> Result:
         """Run a command in a shell of its own, as ``bash -c`` does; see :meth:`run`."""
+        await self._awake()
         return await self._run(command, None, self._base, options)
 
     async def _run(
@@ -377,6 +408,7 @@ class Sandbox:
         :param env: further variables of a new session
         :raises CommandError: that directory cannot be used
         """
+        await self._awake()
         name = name or f"s-{secrets.token_hex(4)}"
         args = {"session": name, **self._base}
         if cwd is not None:
@@ -418,6 +450,7 @@ class Sandbox:
         from .channel.channel import checked
         from .job import Job
 
+        await self._awake()
         raw = command_bytes(command)
         text = raw.decode("utf-8", "surrogateescape")
         await self._approve(approvals.Request(kind="start", text=text, cwd=cwd, backend=self.backend))
@@ -446,6 +479,7 @@ class Sandbox:
         from .job import Job
         from .pty import Pty
 
+        await self._awake()
         raw = b"" if command is None else command_bytes(command)
         text = raw.decode("utf-8", "surrogateescape")
         await self._approve(approvals.Request(kind="pty", text=text, cwd=cwd, backend=self.backend))

@@ -204,6 +204,9 @@ class Backend(ABC):
     name: ClassVar[str]
     """The backend's name as users write it."""
 
+    swept: ClassVar[bool] = True
+    """Whether :meth:`prune` is cheap enough to be called now and then, when a sandbox is made."""
+
     encoding: Encoding = "binary"
     """What the streams of ``exec_channel`` carry; see :attr:`ByteChannel.encoding`."""
 
@@ -320,6 +323,10 @@ class Backend(ABC):
         :raises BackendError: it cannot be told, because the client program does not work here any more
         """
 
+    async def look(self, locator: Mapping[str, Any]) -> PlaceState:
+        """Do as :meth:`find`, for a list of sandboxes: where that assumes, this goes and looks."""
+        return await self.find(locator)
+
     @abstractmethod
     async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
         """Prepare a process inside the place with a channel to its stdin and stdout.
@@ -374,6 +381,11 @@ class Backend(ABC):
     def reconnect_for(self) -> float:
         """Seconds for which a lost link is sought before calls fail, where the client does not say."""
         return 60.0
+
+    @property
+    def stopped_by_client(self) -> bool:
+        """Whether a client has to suspend the place after its idle time, since nothing else will."""
+        return False
 
     def guest_options(self) -> Mapping[str, Any]:
         """What the guest has to know of this place, beyond its directories; see ``hermes.guest.main``.

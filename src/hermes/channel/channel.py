@@ -325,6 +325,7 @@ class Channel:
         self._violations = 0
         self._search: _Search | None = None
         self._error: Callable[[], HermesError] | None = None
+        self.used = time.monotonic()  # when something was last asked for
         self._boot = ""  # of the machine, as the guest's way in told it
         self.guest: dict[str, Any] = {}
         self.path = ""  # "direct" or "relay"
@@ -347,11 +348,17 @@ class Channel:
             raise self._error()
         if self._closing:
             raise SandboxGone("this client has left the sandbox", reason="closed here", operation=operation)
+        self.used = time.monotonic()
         self._next += 1
         stream = self._streams[self._next] = Stream(self, self._next, operation)
         self._link.send(CALL, stream.id, pack({"op": operation, **(args or {})}, raw))
         self._flush()
         return stream
+
+    @property
+    def waits(self) -> bool:
+        """Whether an answer is still to come."""
+        return bool(self._streams)
 
     async def call(
         self,

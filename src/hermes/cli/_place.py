@@ -95,7 +95,7 @@ def choose(
     return Chosen(
         config=config,
         backend=backend,
-        name=default_name(wanted) if default else name,
+        name=default_name(wanted, host) if default else name,
         workspace=wanted,
         options={
             **({"host": host} if host else {}),
@@ -107,12 +107,16 @@ def choose(
     )
 
 
-def default_name(workspace: str | None) -> str:
-    """Return the name of the sandbox of a directory: its last part, and eight hex digits of its path."""
+def default_name(workspace: str | None, host: str = "") -> str:
+    """Return the name of the sandbox of a directory: its last part, and eight hex digits of its path.
+
+    On another host than the configured one, which has a sandbox of that name too, the host's name follows.
+    """
     path = _directory() if workspace in (None, "here", "private") else str(workspace)
     path = os.path.realpath(path)
     folder = re.sub(r"[^A-Za-z0-9_.-]+", "-", os.path.basename(path)).strip("-._")[:32]
-    return f"{folder or 'root'}-{zlib.crc32(os.fsencode(path)):08x}"
+    host = re.sub(r"[^A-Za-z0-9_.-]+", "-", host)[:20]
+    return f"{folder or 'root'}-{zlib.crc32(os.fsencode(path)):08x}" + (f".{host}" if host else "")
 
 
 def _directory() -> str:

@@ -88,7 +88,7 @@ async def _look(record: SandboxRecord, config: Config) -> Seen:
     try:
         place = place_of(record, config)
         async with asyncio.timeout(LOOK_SECONDS):
-            state = await place.find(record.locator)
+            state = await place.look(record.locator)
     except TimeoutError:
         return Seen(record, "unreachable", f"no answer within {LOOK_SECONDS:g} s")
     except HermesError as error:

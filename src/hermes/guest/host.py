@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import struct
+import sys
 import time
 from typing import Any, Dict, List, Optional
 
@@ -82,8 +83,11 @@ def look(options: Dict[str, Any]) -> Dict[str, Any]:
     """Say whether a sandbox's guest runs, and whether it has files."""
     ident = options["id"]
     return {
+        "others": sum(1 for label in labels() if label["runs"] and label["id"] != ident),
         "runs": any(_guest_pid(path) for path in run_dirs(ident)),
         "files": any(os.path.isdir(path) for path in own_dirs(ident)),
+        "python": sys.version.split()[0],
+        "system": " ".join(os.uname()[::2]),
     }
 
 
@@ -106,7 +110,7 @@ def prune(options: Dict[str, Any]) -> Dict[str, Any]:
         left += problems
         if not problems:
             removed.append({"id": ident, "name": label.get("name", ""), "age": age})
-    return {"removed": removed, "left": left}
+    return {"removed": removed, "left": left, "runs": sum(1 for label in labels() if label["runs"])}
 
 
 TASKS = {"look": look, "remove": remove, "prune": prune}

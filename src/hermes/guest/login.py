@@ -79,6 +79,7 @@ def environment(run_dir: str, python: str, env: Dict[str, str]) -> Dict[str, Any
             if os.path.exists(path):
                 os.unlink(path)
     known = {os.fsdecode(key): os.fsdecode(value) for key, _, value in pairs}
-    return {
-        "env": {key: value for key, value in known.items() if key not in SHELLS_OWN and key[:7] != "HERMES_"}
-    }
+    env = {key: value for key, value in known.items() if key not in SHELLS_OWN and key[:7] != "HERMES_"}
+    # Below a login shell. Without it bash takes itself for one that sshd started, and reads ~/.bashrc.
+    env["SHLVL"] = "1"
+    return {"env": env}

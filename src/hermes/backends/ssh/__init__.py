@@ -15,6 +15,7 @@ from hermes.errors import BackendError, HermesError
 
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from ._channel import SshChannel
+from ._power import release, wake
 from ._target import Target, target_for
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class SshBackend(Backend):
     """Commands run as a user of another machine, in that user's files."""
 
     name: ClassVar[str] = "ssh"
+    swept: ClassVar[bool] = False  # a machine that does not answer would keep every new sandbox waiting
 
     def __init__(self, spec: Spec, config: Config) -> None:
         super().__init__(spec, config)
@@ -47,6 +49,7 @@ class SshBackend(Backend):
         self._heard = False  # the machine has been reached, so something may be there
         self._found = False
         self._guest: SshChannel | None = None
+        self.wakes = True  # a machine that sleeps is woken, rather than taken for one that does not answer
 
     @classmethod
     async def check(cls, config: Config) -> None:
@@ -62,6 +65,7 @@ class SshBackend(Backend):
         return Capabilities(
             isolation="remote",
             persistent=True,
+            suspend=self._releases,
             workspace=frozenset({"private"}),
             judged=True,
             verified="real",
@@ -100,28 +104,43 @@ class SshBackend(Backend):
 
     async def find(self, locator: Mapping[str, Any]) -> PlaceState:
         """Take the machine for there: to connect, only to ask, would double what opening costs."""
-        target = self._where()
-        if (locator.get("host"), locator.get("user")) != (target.host, target.user):
+        at = {key: locator.get(key) for key in ("host", "user", "port")}
+        if not (isinstance(at["host"], str) and isinstance(at["user"], str)):
             return "gone"
+        self._target = target_for(self.spec.options, self.config.ssh, at)
         self._found = True
         return "running"
 
     async def look(self, locator: Mapping[str, Any]) -> PlaceState:
         if await self.find(locator) == "gone":
             return "gone"
+        self.wakes = False
         answer = await self._ask("look")
         return "running" if answer.get("runs") is True else "stopped"
 
+    async def prepare(self, *, renew: bool = False) -> str:
+        return f"ready: {await self._facts()}"
+
+    async def examine(self) -> list[str]:
+        return [await self._facts(), "commands run as that user, in that user's files"]
+
+    async def _facts(self) -> str:
+        answer = await self._ask("look")
+        python, system = (str(answer.get(key))[:40] for key in ("python", "system"))
+        return f"{self._where()} answers: {system}, Python {python}"
+
     async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
         channel = self._guest = SshChannel(self._where(), argv)
-        channel.on_heard = self._reached
+        channel.on_ran = self._reached
+        if self.wakes:
+            channel.before = self.resume
         return channel
 
     def _reached(self) -> None:
         self._heard = True
 
     def failure(self, channel: ByteChannel) -> HermesError | None:
-        return channel.failure if isinstance(channel, SshChannel) and not channel.heard else None
+        return channel.failure if isinstance(channel, SshChannel) else None
 
     def guest_python(self) -> Sequence[str]:
         python = self._where().settings.python
@@ -162,6 +181,30 @@ class SshBackend(Backend):
                 context={"left": left},
             )
 
+    # --- machines that sleep
+
+    @property
+    def _releases(self) -> bool:
+        return self._where().settings.release_command is not None
+
+    @property
+    def stopped_by_client(self) -> bool:
+        return self._releases
+
+    async def suspend(self) -> None:
+        """Release the machine, unless somebody else's sandbox still runs on it."""
+        if not self._releases:
+            raise self._unsupported("suspend", "set ssh.release_command for a machine that may sleep")
+        if not await self._others():
+            await release(self._where())
+
+    async def _others(self) -> bool:
+        runs = (await self._ask("look")).get("others")
+        return not isinstance(runs, int) or runs > 0
+
+    async def resume(self) -> None:
+        await wake(self._where(), self.progress)
+
     async def _ask(self, task: str, **options: Any) -> dict[str, Any]:
         asked = {"task": task, "id": self.spec.id, **options}
         try:
@@ -173,7 +216,7 @@ class SshBackend(Backend):
     async def prune(cls, config: Config, store: Store) -> list[str]:
         from ._prune import prune
 
-        return await prune(cls, config, store)
+        return await prune(config, store)
 
 
 def owner() -> str:

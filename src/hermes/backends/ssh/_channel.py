@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from hermes.errors import BackendError, HermesError, Unreachable
 from hermes.guest.relay import NOTHING_LEFT
 
 from ..channels import ProcessChannel
-from ._target import REMOTE, Target, line_for
+from ._target import RAN, REMOTE, Target, line_for
 
 __all__ = ["SshChannel", "failure_of"]
 
 SSH_FAILED = 255
+MAX_NOISE = 1 << 16
 KEY_CHANGED = "remote host identification has changed"
 UNREACHABLE = (
     "could not resolve",
@@ -43,11 +44,15 @@ class SshChannel(ProcessChannel):
         self._target = target
         self._line = line_for(argv)
         self._connect_timeout = connect_timeout
-        self.heard = False
-        self.on_heard: Callable[[], None] = lambda: None
+        self._said = b""
+        self.ran = False  # a shell at the other end has read our line
+        self.on_ran: Callable[[], None] = lambda: None
+        self.before: Callable[[], Awaitable[None]] | None = None
 
     async def _open(self) -> None:
         target = self._target
+        if self.before is not None:
+            await self.before()
         self._argv = await asyncio.to_thread(
             lambda: target.argv(REMOTE, connect_timeout=self._connect_timeout)
         )
@@ -55,17 +60,30 @@ class SshChannel(ProcessChannel):
         self.write(self._line)
 
     def _deliver(self, data: bytes) -> None:
-        if not self.heard:
-            self.heard = True
-            self.on_heard()
+        if not self.ran:
+            self._said = (self._said + data)[-MAX_NOISE:]
+            if RAN in self._said:
+                self.ran, self._said = True, b""
+                self.on_ran()
         super()._deliver(data)
 
     @property
     def failure(self) -> HermesError | None:
         """Why there is no process at the other end; None while there is one, or when ssh does not say."""
-        if self.returncode != SSH_FAILED:
+        if self.returncode == SSH_FAILED:
+            return failure_of(self.stderr_tail, self._target)
+        if self.ran or self.returncode is None:
             return None
-        return failure_of(self.stderr_tail, self._target)
+        words = f"{self.stderr_tail} {self._said.decode('utf-8', 'replace')}"
+        shown = " ".join("".join(c if c.isprintable() else " " for c in words).split())[-400:]
+        return BackendError(
+            f"{self._target} lets us in, but does not run what it is asked to: {shown or 'it says nothing'}; "
+            "nothing was run",
+            code="no_shell_there",
+            operation="connect",
+            hint="The account needs a login shell that runs commands: not nologin, git-shell or a forced "
+            f"command. Does 'ssh -l {self._target.user} {self._target.host} echo ok' print ok?",
+        )
 
     @property
     def nothing_left(self) -> bool:
@@ -104,9 +122,10 @@ def failure_of(said: str, target: Target) -> HermesError:
         )
     if any(words in low for words in UNREACHABLE) or not text:
         return Unreachable(
-            f"{target} cannot be reached: {shown or 'ssh lost the connection'}",
+            f"{target} cannot be reached: {shown or 'ssh lost the connection'}; nothing was run",
             reason=shown or "ssh lost the connection",
             operation="connect",
+            hint="Does it run, and are its name and port right? 'hermes config get ssh' shows them.",
         )
     return BackendError(f"ssh cannot connect to {target}: {shown}", operation="connect")
 

@@ -73,9 +73,10 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         return [*argv, "-l", self.user, "--", self.host, command]
 
 
-def target_for(options: Mapping[str, Any], config: Ssh) -> Target:
+def target_for(options: Mapping[str, Any], config: Ssh, at: Mapping[str, Any] | None = None) -> Target:
     """Return the machine that the options and the configuration mean.
 
+    :param at: host, user and port that count whatever those say now
     :raises ConfigError: host or user is missing, both names what; or a value that cannot be
     """
     named = options.get("host")
@@ -91,7 +92,7 @@ def target_for(options: Mapping[str, Any], config: Ssh) -> Target:
     else:
         base = {key: value for key, value in msgspec.to_builtins(config).items() if key != "hosts"}
         settings = section(SshHost(), base, "ssh")
-    settings = section(settings, options, where)
+    settings = section(settings, {**options, **(at or {})}, where)
     host, user = settings.host, settings.user
     if host and "@" in host:
         user, _, host = host.rpartition("@")
@@ -166,11 +167,15 @@ def _quoted(path: Path) -> str:
     return f'"{text}"'
 
 
+RAN = b"HERMES-SHELL"
+"""What the shell at the other end says first of all, after whatever its start-up files print."""
+
+
 def line_for(argv: Sequence[str]) -> bytes:
     """Return the line that makes the shell at the other end become a program, whatever bytes its argv holds.
 
     A line cannot hold a newline, so each stands as a variable that does.
     """
     words = (shlex.quote(word).replace("\n", "'\"$n\"'") for word in argv)
-    text = f'n=$(printf "\\nx");n=${{n%x}};exec {" ".join(words)}\n'
+    text = f'echo HERMES-SHELL;n=$(printf "\\nx");n=${{n%x}};exec {" ".join(words)}\n'
     return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,35 @@
+"""Suspending a place that nobody uses, where nothing but a client does it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from typing import TYPE_CHECKING
+
+from .errors import HermesError
+
+if TYPE_CHECKING:
+    from .sandbox import Sandbox
+
+CHECK_EVERY = 60.0  # seconds, while something runs
+
+
+async def suspend_when_idle(box: Sandbox, after: float) -> None:
+    """Wait until nothing was asked of a sandbox, and nothing ran in it, for so many seconds; suspend it."""
+    channel = box._channel
+    while True:
+        left = channel.used + after - time.monotonic()
+        if left > 0 or channel.waits:
+            await asyncio.sleep(max(left, min(after, CHECK_EVERY)))
+            continue
+        used = channel.used
+        try:
+            busy = any(job.state == "running" for job in await box.jobs())
+            channel.used = used  # to ask is no use
+            if not busy:
+                await box.suspend()
+                return
+        except HermesError as error:
+            warnings.warn(f"the idle sandbox '{box.name}' could not be suspended: {error}", stacklevel=1)
+        await asyncio.sleep(min(after, CHECK_EVERY))
