@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import hermes
-from _ssh import TESTS, Machine
+from _ssh import TESTS, Machine, until
 from hermes.config import Lifetime
-from hermes.testing.tools import eventually, stopwatch
+from hermes.testing.tools import stopwatch
 
 from .conftest import Open
 
@@ -94,7 +94,7 @@ async def test_it_is_released_when_nobody_uses_it(own: Machine, power: Power, op
     await asyncio.sleep(3.5)
     assert power.log == []  # it is in use
     assert (await job.wait()).text == "done\n"
-    await eventually(lambda: power.log == ["off"], 15)
+    await until(lambda: power.log == ["off"], 15)
     with stopwatch(40):
         assert (await box.run("echo on")).text == "on\n"
     assert power.log == ["off", "on"]
