@@ -318,7 +318,7 @@ def _was_late(result: Result, mark: str) -> bool:
 
 def _paths(box: Sandbox, mark: str) -> tuple[str, str]:
     """Return where, inside, a command's guard and its standard input are."""
-    base = f"{box._the_place().guest_dirs().state_dir}/fleet-{mark}"
+    base = f"{box._channel.guest['state_dir']}/fleet-{mark}"
     return base, base + ".in"
 
 

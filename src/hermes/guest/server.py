@@ -368,6 +368,7 @@ class Guest:
             "python": platform.python_version(),
             "cwd": self.cwd,
             "run_dir": self.run_dir,
+            "state_dir": self.state_dir,
         }
 
     def serve(self, listener: socket.socket) -> None:

@@ -130,10 +130,10 @@ class SshBackend(Backend):
         return f"{self._where()} answers: {system}, Python {python}"
 
     async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
+        if self.wakes:
+            await self.resume()
         channel = self._guest = SshChannel(self._where(), argv)
         channel.on_ran = self._reached
-        if self.wakes:
-            channel.before = self.resume
         return channel
 
     def _reached(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from hermes.errors import BackendError, HermesError, Unreachable
 from hermes.guest.relay import NOTHING_LEFT
@@ -47,12 +47,9 @@ class SshChannel(ProcessChannel):
         self._said = b""
         self.ran = False  # a shell at the other end has read our line
         self.on_ran: Callable[[], None] = lambda: None
-        self.before: Callable[[], Awaitable[None]] | None = None
 
     async def _open(self) -> None:
         target = self._target
-        if self.before is not None:
-            await self.before()
         self._argv = await asyncio.to_thread(
             lambda: target.argv(REMOTE, connect_timeout=self._connect_timeout)
         )
