@@ -19,11 +19,11 @@ TOTAL = re.compile(r"^\| on the wire \| .* \| (\d+) \|$", re.M)
 def page() -> str:
     """Return the page for the guest as it is."""
     rows = []
-    for name, source in sorted(boot.modules()):
+    for name, source in sorted(boot.modules().items()):
         own = (boot.GUEST / f"{name}.py").stat().st_size
         rows.append(f"| {name} | {own} | {len(source.encode())} | {len(zlib.compress(source.encode(), 9))} |")
-    stripped = sum(len(source.encode()) for _, source in boot.modules())
-    own = sum((boot.GUEST / f"{name}.py").stat().st_size for name, _ in boot.modules())
+    stripped = sum(len(source.encode()) for source in boot.modules().values())
+    own = sum((boot.GUEST / f"{name}.py").stat().st_size for name in boot.modules())
     return f"""# Size of the guest
 
 Bytes that go into a sandbox before its first command: what each module of `hermes/guest` has as source,
@@ -40,7 +40,7 @@ writes this page anew.
 
 def wire() -> int:
     """Return the size of the payload, with no options, and of the first stage that reads it."""
-    return len(boot.payload({})) + len(boot.STAGE.encode())
+    return sum(map(len, boot.payload({}))) + len(boot.stage(9999, 99999).encode())
 
 
 if __name__ == "__main__":

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import json
 import subprocess
 import sys
+import zlib
 
 import pytest
 
-from hermes.channel.boot import MARKER, MAX_NOISE, STAGE, Boot, modules, payload
+from hermes.channel.boot import MARKER, MAX_NOISE, Boot, modules, payload, stage
 from hermes.errors import BackendError
 
 
@@ -62,7 +64,7 @@ async def test_endless_noise_is_given_up() -> None:
 
 
 def test_the_payload_has_no_words_for_people() -> None:
-    for name, source in modules():
+    for name, source in modules().items():
         tree = ast.parse(source, feature_version=(3, 7))
         assert "typing" not in source, name
         assert not [node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)], name
@@ -71,19 +73,27 @@ def test_the_payload_has_no_words_for_people() -> None:
                 assert ast.get_docstring(node) is None, name
 
 
-def test_modules_come_after_those_they_import() -> None:
-    seen: set[str] = set()
-    for name, source in modules():
+def test_the_first_block_is_enough_to_attach() -> None:
+    first, rest = payload({"id": "x"})
+    options, early = json.loads(zlib.decompress(first))
+    late = json.loads(zlib.decompress(rest))
+    assert options == {"id": "x"}
+    assert early.keys() | late.keys() == modules().keys()
+    assert not early.keys() & late.keys()
+    for source in early.values():
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.ImportFrom) and node.level == 1:
-                wanted = [node.module] if node.module else [alias.name for alias in node.names]
-                assert set(wanted) <= seen, (name, wanted)
-        seen.add(name)
-    assert name == "main"
+                assert {node.module} if node.module else {alias.name for alias in node.names} <= early.keys()
+    assert len(first) < 4_000
+
+
+def test_a_task_takes_only_what_it_imports() -> None:
+    _, rest = payload({}, "host")
+    assert json.loads(zlib.decompress(rest)).keys() == {"host"}
 
 
 def test_the_first_stage_ends_when_its_input_does() -> None:
-    script = STAGE.format(size=100, prepare="", decode="d")
+    script = stage(100, 200)
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script], input=b"short", capture_output=True, timeout=20
     )
@@ -92,4 +102,4 @@ def test_the_first_stage_ends_when_its_input_does() -> None:
 
 
 def test_the_payload_is_small() -> None:
-    assert len(payload({})) < 48_000
+    assert sum(map(len, payload({}))) < 48_000

@@ -12,7 +12,6 @@ import asyncio
 import base64
 import contextlib
 import functools
-import graphlib
 import hashlib
 import json
 import os
@@ -35,22 +34,33 @@ MAX_NOISE = 1 << 20
 GUEST = Path(__file__).parent.parent / "guest"
 TYPES = frozenset({"Callable", "Dict", "List", "Optional", "Sequence", "Set", "Tuple", "Union"})
 
-STRIPPED = 2  # counts the ways in which sources were stripped
+STRIPPED = 3  # counts the ways in which sources were stripped and packed
+ENTRY = "main"
 
-STAGE = """import os,sys,json,types,zlib,base64
-{prepare}d=b''
-while len(d)<{size}:
- c=os.read(0,{size}-len(d))
- if not c:sys.exit(1)
- d+=c
-o,m=json.loads(zlib.decompress({decode}).decode())
+# Modules are compiled when they are first imported, so a start pays for no more than it needs. The first
+# block is enough to attach to a guest that runs; the second one is then only skipped.
+STAGE = """import os,sys,json,types,zlib{imports}
+{prepare}def read(n):
+ {read}
+ return json.loads(zlib.decompress({decode}).decode())
+o,m=read({first})
 p=types.ModuleType('hermes_guest');p.__path__=[];sys.modules['hermes_guest']=p
-for n,s in m:
- q='hermes_guest.'+n;t=types.ModuleType(q);t.__package__='hermes_guest';sys.modules[q]=t;setattr(p,n,t)
- exec(compile(s,q,'exec'),t.__dict__)
- if n=='relay'and t.attach(o):sys.exit()
-t.main(o)"""
+class F:
+ def find_spec(s,n,*a):return type(sys.__spec__)(n,s)if n[:13]=='hermes_guest.'and n[13:]in m else None
+ def create_module(s,n):pass
+ def exec_module(s,t):exec(compile(m[t.__name__[13:]],t.__name__,'exec'),t.__dict__)
+sys.meta_path.insert(0,F())
+from hermes_guest import relay
+if relay.attach(o,{rest}):sys.exit()
+m.update(read({rest}))
+from hermes_guest import {entry}
+{entry}.main(o)"""
 
+READ = """d=b''
+ while len(d)<n:
+  c=os.read(0,n-len(d))
+  if not c:sys.exit(1)
+  d+=c"""
 
 # On a terminal: it must neither echo nor edit, and says when it is ready, since what came before is lost.
 PREPARE = """try:
@@ -109,8 +119,15 @@ def strip(tree: ast.Module) -> str:
 
 
 @functools.cache
-def modules() -> list[tuple[str, str]]:
-    """Return the guest's modules, by name and stripped source, each after those that it imports.
+def modules() -> dict[str, str]:
+    """Return the guest's modules: stripped source by name."""
+    first, rest = _packed()
+    return {**first, **json.loads(zlib.decompress(rest))}
+
+
+@functools.cache
+def _packed() -> tuple[dict[str, str], bytes]:
+    """Return the modules that attaching needs, and the others as the second block.
 
     Stripping takes a quarter of a second, so what came of it is kept in hermes's home, by the sources' hash.
     """
@@ -119,12 +136,21 @@ def modules() -> list[tuple[str, str]]:
     key = hashlib.sha256(b"\0".join([version.encode(), *sources.values()])).hexdigest()[:16]
     kept = home() / "cache" / f"guest-{key}.json"
     try:
-        return [(name, source) for name, source in json.loads(kept.read_bytes())]
-    except (OSError, ValueError):
-        made = _stripped(sources)
+        first, rest = json.loads(kept.read_bytes())
+        return dict(first), base64.b64decode(rest)
+    except (OSError, ValueError, TypeError):
+        pass
+    stripped = {name: strip(ast.parse(source)) for name, source in sources.items()}
+    early = _closure("relay", stripped)
+    late = {name: source for name, source in stripped.items() if name not in early}
+    rest = _block(late)
     with contextlib.suppress(OSError):  # without it the next start is slower, no more
-        _keep(kept, json.dumps(made).encode())
-    return made
+        _keep(kept, json.dumps([early, base64.b64encode(rest).decode()]).encode())
+    return early, rest
+
+
+def _block(content: Any) -> bytes:
+    return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 9)
 
 
 def _keep(path: Path, data: bytes) -> None:
@@ -137,14 +163,6 @@ def _keep(path: Path, data: bytes) -> None:
     new.replace(path)
 
 
-def _stripped(sources: Mapping[str, bytes]) -> list[tuple[str, str]]:
-    trees = {name: ast.parse(source) for name, source in sources.items()}
-    # The relay first, with what it needs: where a guest runs already, no more is loaded.
-    first = [*_imports(trees["relay"]), "relay"]
-    order = graphlib.TopologicalSorter({name: _imports(tree) for name, tree in trees.items()}).static_order()
-    return [(name, strip(trees[name])) for name in dict.fromkeys([*first, *order])]
-
-
 def _imports(tree: ast.Module) -> list[str]:
     found: list[str] = []
     for node in ast.walk(tree):
@@ -153,33 +171,54 @@ def _imports(tree: ast.Module) -> list[str]:
     return found
 
 
-def payload(options: Mapping[str, Any], entry: str = "main") -> bytes:
-    """Return what the first stage reads: options and modules, compressed.
+def payload(options: Mapping[str, Any], entry: str = ENTRY) -> tuple[bytes, bytes]:
+    """Return the two blocks that the first stage reads: options with the way to a guest that runs; the rest.
 
     :param entry: the module whose ``main`` is called with the options; without what it does not import
     """
-    wanted = modules() if entry == "main" else _closure(entry)
-    return zlib.compress(json.dumps([options, wanted], separators=(",", ":")).encode(), 9)
+    first, rest = _packed()
+    if entry != ENTRY:
+        wanted = _closure(entry, modules())
+        rest = _block({name: source for name, source in wanted.items() if name not in first})
+    return _block([options, first]), rest
 
 
-def _closure(entry: str) -> list[tuple[str, str]]:
-    sources = dict(modules())
-    found: dict[str, None] = {}
-
-    def add(name: str) -> None:
+def _closure(entry: str, sources: Mapping[str, str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    todo = [entry]
+    while todo:
+        name = todo.pop()
         if name not in found:
-            for other in _imports(ast.parse(sources[name])):
-                add(other)
-            found[name] = None
+            found[name] = sources[name]
+            todo += _imports(ast.parse(sources[name]))
+    return found
 
-    add(entry)
-    return [(name, sources[name]) for name in found]
+
+def stage(first: int, rest: int, entry: str = ENTRY, *, text: bool = False) -> str:
+    """Return the first stage for blocks of these sizes, for a clean stream or for one of text."""
+    return STAGE.format(
+        imports=",base64" if text else "",
+        prepare=PREPARE if text else "",
+        read=READ,
+        decode="base64.b64decode(d)" if text else "d",
+        first=first,
+        rest=rest,
+        entry=entry,
+    )
 
 
 def as_file(options: Mapping[str, Any]) -> str:
     """Return a program that starts the guest, for places that can be given a file before they start."""
-    data = base64.b64encode(payload(options))
-    return STAGE.format(size=0, prepare="", decode=f"base64.b64decode({data!r})")
+    blocks = [base64.b64encode(block) for block in payload(options)]
+    return STAGE.format(
+        imports=",base64",
+        prepare=f"D={blocks!r}\n",
+        read="d=D.pop(0)",
+        decode="base64.b64decode(d)",
+        first=0,
+        rest=0,
+        entry=ENTRY,
+    )
 
 
 class Boot:
@@ -260,8 +299,8 @@ async def start_guest(
     :raises BackendError: it did not announce itself in time, or said why it cannot run
     :raises SandboxGone: none runs, and none was to be started
     """
-    data = await asyncio.to_thread(payload, options)
-    channel, boot, answer = await _begin(backend, data, timeout, greeting)
+    blocks = await asyncio.to_thread(payload, options)
+    channel, boot, answer = await _begin(backend, blocks, timeout, greeting)
     error_text = answer.get("error")
     if error_text is None:
         return channel, boot, answer
@@ -282,8 +321,8 @@ async def ask(backend: Backend, options: Mapping[str, Any], *, timeout: float) -
 
     :raises BackendError: it could not be done
     """
-    data = await asyncio.to_thread(payload, {**options, "relay": False}, "host")
-    channel, _, answer = await _begin(backend, data, timeout, b"")
+    blocks = await asyncio.to_thread(payload, {**options, "relay": False}, "host")
+    channel, _, answer = await _begin(backend, blocks, timeout, entry="host")
     await channel.close()
     if answer.get("error") is not None:
         raise BackendError(
@@ -293,15 +332,16 @@ async def ask(backend: Backend, options: Mapping[str, Any], *, timeout: float) -
 
 
 async def _begin(
-    backend: Backend, data: bytes, timeout: float, greeting: bytes
+    backend: Backend,
+    blocks: tuple[bytes, bytes],
+    timeout: float,
+    greeting: bytes = b"",
+    entry: str = ENTRY,
 ) -> tuple[ByteChannel, Boot, dict[str, Any]]:
     """Start the first stage, give it its payload, and wait for what it announces."""
     text = backend.encoding == "text"
-    if text:
-        data = base64.encodebytes(data)
-        script = STAGE.format(size=len(data), prepare=PREPARE, decode="base64.b64decode(d)")
-    else:
-        script = STAGE.format(size=len(data), prepare="", decode="d")
+    first, rest = (base64.encodebytes(block) for block in blocks) if text else blocks
+    script = stage(len(first), len(rest), entry, text=text)
     channel = await backend.exec_channel([*backend.guest_python(), "-c", script])
     boot = Boot()
     try:
@@ -309,7 +349,7 @@ async def _begin(
             await channel.start(boot.data, boot.close)
             if text:
                 await boot.line(READY)
-            channel.write(data + greeting)
+            channel.write(first + rest + greeting)
             announced = await boot.line(MARKER)
         answer = json.loads(announced)
         if not isinstance(answer, dict):

@@ -16,7 +16,7 @@ SHELLS_OWN = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})
 
 
 def read(guest: Any) -> None:
-    """Begin to read it; until it is known, or cannot be, what clients ask for waits."""
+    """Begin to read it; what clients ask for waits until it is known, or cannot be."""
     parts: List[bytes] = []
     _pid, verdict = fork(lambda: environment(guest.run_dir, sys.executable, guest.env), ())
 
@@ -34,7 +34,6 @@ def read(guest: Any) -> None:
             print("the login shell did not tell its environment: %s" % found, file=sys.stderr)
         guest.release()
 
-    guest.held = []
     guest.loop.add_reader(verdict, readable)
 
 

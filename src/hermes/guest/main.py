@@ -8,12 +8,10 @@ import socket
 import traceback
 from typing import Any, Dict
 
-from . import files, host, login, ops, ports, relay, tree
+from . import relay
 from .dirs import LABEL, SOCKET, default_dir, private_dir
-from .proc import become_subreaper, close_all_but, reap
-from .server import Guest
 
-PARTS = (files, ports, tree)  # imported for the operations they register
+# Further modules are imported where they are needed: compiling them takes longer than the rest of a start.
 
 
 def listen(options: Dict[str, Any]) -> socket.socket:
@@ -66,6 +64,7 @@ def start_guest(options: Dict[str, Any], listener: socket.socket) -> None:
         os.read(listening, 1)
         os.close(listening)
         return
+    os.close(listening)
     try:
         os.setsid()
         if os.fork():
@@ -79,7 +78,7 @@ def start_guest(options: Dict[str, Any], listener: socket.socket) -> None:
         for fd, number in ((null, 0), (null, 1), (log, 2)):
             os.dup2(fd, number)
         listener.listen(64)
-        close_all_but({0, 1, 2, listener.fileno()})
+        os.close(report)  # what clients say meanwhile waits in the socket
         os.chdir("/")
         serve(options, listener)
     except BaseException:
@@ -89,11 +88,15 @@ def start_guest(options: Dict[str, Any], listener: socket.socket) -> None:
 
 
 def serve(options: Dict[str, Any], listener: socket.socket) -> None:
+    from .proc import become_subreaper, close_all_but, reap
+    from .server import Guest
+
+    close_all_but({0, 1, 2, listener.fileno()})
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     become_subreaper()
     guest = Guest(options)
-    ops.install(guest)
+    guest.load = load
     wake, wake_in = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(wake_in, False)
@@ -108,22 +111,38 @@ def serve(options: Dict[str, Any], listener: socket.socket) -> None:
     guest.loop.add_reader(wake, woken)
     if options.get("host"):
         guest.label = os.path.join(options["own"], LABEL)
-        login.read(guest)
+        guest.held = []
     try:
         guest.serve(listener)
     finally:
         listener.close()
         if options.get("host"):
+            from . import host
+
             host.leave(guest)
         else:
             shutil.rmtree(guest.state_dir, ignore_errors=True)
             shutil.rmtree(guest.run_dir, ignore_errors=True)
 
 
+def load(guest: Any) -> None:
+    """Import what does the work, once the first client was greeted."""
+    from . import files, ops, ports, tree
+
+    del files, ports, tree  # imported for the operations that they register
+    ops.install(guest)
+    if guest.held is not None:
+        from . import login
+
+        login.read(guest)
+
+
 def main(options: Dict[str, Any]) -> None:
     """Announce the guest on stdout, one line after the marker, then relay."""
     try:
         if options.get("host"):
+            from . import host
+
             host.settle(options)
         else:
             settle(options)

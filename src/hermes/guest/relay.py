@@ -13,8 +13,11 @@ MARKER = b"HERMES-GUEST "
 NOTHING_LEFT = 57  # exit code of a relay whose guest has removed itself and all that was the sandbox's
 
 
-def attach(options: Dict[str, Any]) -> bool:
-    """Relay to the guest that runs already, until either end closes; False when none does."""
+def attach(options: Dict[str, Any], skip: int) -> bool:
+    """Relay to the guest that runs already, until either end closes; False when none does.
+
+    *skip* bytes of the client's are for whoever starts a guest.
+    """
     if not options.get("relay", True):
         return False
     for run_dir in run_dirs(options["id"]) if options.get("host") else [options.get("run_dir") or ""]:
@@ -29,17 +32,17 @@ def attach(options: Dict[str, Any]) -> bool:
         except OSError:
             peer.close()
             continue
-        serve(dict(options, run_dir=run_dir), peer)
+        serve(dict(options, run_dir=run_dir), peer, skip)
         return True
     return False
 
 
-def serve(options: Dict[str, Any], peer: socket.socket) -> None:
+def serve(options: Dict[str, Any], peer: socket.socket, skip: int = 0) -> None:
     """Announce the guest and relay to it; on a host, say by the exit code when it has left nothing."""
     announce(options)
     if not options.get("relay", True):
         return
-    by_guest = relay(peer)
+    by_guest = relay(peer, skip)
     if by_guest and options.get("host") and not any(map(os.path.lexists, own_dirs(options["id"]))):
         os._exit(NOTHING_LEFT)
 
@@ -62,7 +65,7 @@ def tell(answer: Dict[str, Any]) -> None:
     os.write(1, MARKER + json.dumps(answer).encode() + b"\n")
 
 
-def relay(peer: socket.socket) -> bool:
+def relay(peer: socket.socket, skip: int) -> bool:
     """Copy bytes between our stdio and the guest until either end closes; whether it was the guest's."""
     there = peer.fileno()
     waiting = {0: there, there: 1}  # from: to
@@ -74,6 +77,8 @@ def relay(peer: socket.socket) -> bool:
             try:
                 data = os.read(fd, 1 << 18)
                 view = memoryview(data)
+                if skip and fd == 0:
+                    view, skip = view[skip:], max(0, skip - len(data))
                 while view:
                     view = view[os.write(waiting[fd], view) :]
             except OSError:

@@ -160,6 +160,8 @@ class Client:
         """Do what a call asks for; what goes wrong is its answer."""
         args = call.args
         function = OPS.get(str(args.get("op")))
+        if function is None and self.guest.load_now():
+            function = OPS.get(str(args.get("op")))
         if function is None:
             call.fail("unknown_op", "this guest does not know the operation %r" % args.get("op"))
             return
@@ -265,6 +267,8 @@ class Connection:
         guest.configure(hello.get("options") or {})
         guest.seen()
         guest.dirty.add(client)
+        if guest.load is not None:
+            guest.loop.call_later(0.0, guest.load_now)  # while the answer is on its way
         for call in list(client.calls.values()):
             if call.on_writable is not None:
                 guest.loop.call_soon(call.on_writable)
@@ -331,6 +335,7 @@ class Guest:
         self.connections: Set[Connection] = set()
         self.dirty: Set[Client] = set()
         self.on_exit: Callable[[], None] = lambda: None
+        self.load: Optional[Callable[[Guest], None]] = None  # imports the operations
         self.held: Optional[List[Tuple[Client, Frame]]] = None  # what waits until the environment is known
         self.label = ""  # a file whose time says when somebody was last connected
         self.remove = False  # at the end, remove the sandbox's own files too
@@ -381,6 +386,13 @@ class Guest:
             self.loop.run()
         finally:
             self.on_exit()
+
+    def load_now(self) -> bool:
+        """Import the operations, if that was put off; whether it was."""
+        load, self.load = self.load, None
+        if load is not None:
+            load(self)
+        return load is not None
 
     def release(self) -> None:
         """Go on with what waited."""
