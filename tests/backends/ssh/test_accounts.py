@@ -114,20 +114,21 @@ async def test_places_where_nothing_may_be_executed() -> None:
         assert own.files() == set()
 
 
+# A megabyte for each place that is written to.
+SMALL = """
+mount -t tmpfs -o "size=1m,uid=$(id -u $tester),mode=700" small "/home/$tester"
+for one in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o size=1m,mode=1777 small $one; done
+"""
+FILL = "head -c 2000000 /dev/zero >{}/fill 2>/dev/null || true"
+
+
 @pytest.mark.root_only
-@pytest.mark.timeout(120)
 async def test_a_disk_that_is_full() -> None:
-    """Home and all else: what cannot be started says why; what runs goes on when it fills up."""
-    small = (
-        'mount -t tmpfs -o "size=1m,uid=$(id -u $tester),mode=700" small "/home/$tester"\n'
-        "for one in /tmp /var/tmp /dev/shm; do mount -t tmpfs -o size=1m,mode=1777 small $one; done"
-    )
-    fill = "head -c 2000000 /dev/zero >{}/fill 2>/dev/null; true"
-    places = ("/tmp", "/var/tmp", "/dev/shm", "~")
-    with machine(prepare=small, delay=0) as own:
+    """What runs goes on when it fills up: what could not be written is an error of its own."""
+    with machine(prepare=SMALL, delay=0) as own:
         async with own.host.sandbox() as box:
-            for place in places:
-                await box.run(fill.format(place))
+            for place in ("/tmp", "/var/tmp", "~"):
+                await box.run(FILL.format(place))
             result = await box.run("echo more >>file; echo told; exit 3")
             assert (result.exit_code, result.stdout) == (3, b"told\n")
             assert b"No space left" in result.stderr
@@ -138,9 +139,37 @@ async def test_a_disk_that_is_full() -> None:
             long = await box.run("head -c 3000000 /dev/zero | tr '\\0' a")
             assert long.exit_code == 0
             assert len(long.stdout) > 100_000
-            with stopwatch(15), pytest.raises(hermes.HermesError, match=r"(?i)space|no directory"):
-                await own.host.sandbox().open()
-            await asyncio.to_thread(own.host.run, "rm -f {}/fill".format("/fill ".join(places)))
-            assert (await box.run("echo more >>file; cat file")).text == "more\n"
+            assert (await box.run("rm ~/fill; echo more >>file; cat file")).text == "more\n"
+            await box.run("rm -f /tmp/fill /var/tmp/fill")
         assert own.strangers() == {}
         assert own.files() == set()
+
+
+@pytest.mark.root_only
+async def test_no_room_for_the_commands_themselves() -> None:
+    """Then none is run, which is said; it is never a command's own exit code."""
+    with machine(prepare=SMALL, delay=0) as own:
+        async with own.host.sandbox() as box:
+            await box.run(FILL.format("/dev/shm"))
+            try:
+                result = await box.run(": " + "x" * 20_000 + "; echo ran; exit 3")
+            except hermes.CommandError as error:
+                assert "space" in str(error).lower()
+            else:
+                assert (result.exit_code, result.stdout) == (3, b"ran\n")
+            await box.files.remove("/dev/shm/fill")
+            assert (await box.run("echo on")).text == "on\n"
+        assert own.strangers() == {}
+        assert own.files() == set()
+
+
+@pytest.mark.root_only
+async def test_a_start_on_a_full_disk() -> None:
+    """It says what is missing, and leaves nothing."""
+    full = f"{SMALL}for one in /tmp /var/tmp /dev/shm /home/$tester; do {FILL.format('$one')}; done"
+    with machine(prepare=full, delay=0) as own:
+        before = own.files()
+        with stopwatch(20), pytest.raises(hermes.HermesError, match=r"(?i)space|no directory"):
+            await own.host.sandbox().open()
+        assert own.strangers() == {}
+        assert own.files() == before
