@@ -5,6 +5,7 @@ All on this kernel: what runs on one is seen in /proc here, under other process 
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -24,6 +25,7 @@ from typing import Any
 import pytest
 
 import hermes
+from hermes.state import Store
 
 TESTS = Path(__file__).resolve().parent
 ROOT = os.geteuid() == 0
@@ -187,7 +189,7 @@ class Machine:
     def files(self) -> set[str]:
         """Return all that lies in its homes and among its temporary files."""
         root = f"/proc/{self.first}/root"
-        found = set()
+        found: set[str] = set()
         for top in (f"/home/{self.host.user}", "/root", "/tmp", "/var/tmp", "/dev/shm"):
             for folder, folders, files in os.walk(root + top):
                 found.update(os.path.join(folder, name).removeprefix(root) for name in (*folders, *files))
@@ -361,6 +363,19 @@ asyncio.run(main(json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]))
         self.process.wait(10)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+async def until(true: Callable[[], Any], seconds: float = 5.0) -> None:
+    """Wait until something holds that may block while it is found out; fail when it does not in time."""
+    end = time.monotonic() + seconds
+    while not await asyncio.to_thread(true):
+        assert time.monotonic() < end, f"this did not become true within {seconds:g} s"
+        await asyncio.sleep(0.02)
+
+
+def records() -> list[str]:
+    """Return the names of the sandboxes that the state store knows. Blocks."""
+    return [record.name for record in Store().all()]
 
 
 def command_lines() -> Mapping[int, list[str]]:

@@ -18,6 +18,7 @@ from hermes.backends.docker import DockerBackend
 from hermes.backends.docker._engine import engine_for
 from hermes.backends.local import LocalBackend
 from hermes.backends.singularity import SingularityBackend
+from hermes.backends.ssh import SshBackend
 
 
 class RelayBackend(LocalBackend):
@@ -164,6 +165,12 @@ class SingularitySlurmBackend(SingularityBackend):
     name: ClassVar[str] = "singularity-slurm"
 
 
+class SshFarBackend(SshBackend):
+    """Ssh to a machine that is 50 ms away. Its options say so; the name is for the table of exceptions."""
+
+    name: ClassVar[str] = "ssh-far"
+
+
 KINDS: dict[str, type[Backend]] = {
     kind.name: kind
     for kind in (
@@ -174,6 +181,7 @@ KINDS: dict[str, type[Backend]] = {
         DockerRunscBackend,
         SingularityRelayBackend,
         SingularitySlurmBackend,
+        SshFarBackend,
     )
 }
 

@@ -3,7 +3,10 @@
 import pytest
 
 OTHER_PROCESS = "test_client_killed_in_mid_command"  # it knows installed backends only
-OWN = ("local-relay", "local-text", "docker-relay", "docker-remap", "singularity-relay", "singularity-slurm")
+OWN = (
+    *("local-relay", "local-text", "docker-relay", "docker-remap"),
+    *("singularity-relay", "singularity-slurm", "ssh-far"),
+)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -13,12 +13,12 @@ import pytest
 import pytest_asyncio
 
 import hermes
-from _ssh import Client, Host, Machine, command_lines
-from hermes import backends
-from hermes.config import Config, Lifetime, load
+from _ssh import Client, Host, Machine, command_lines, records, until
+from hermes.cli._records import prune_all
+from hermes.config import Lifetime
 from hermes.errors import SandboxGone
 from hermes.state import Store
-from hermes.testing.tools import eventually, stopwatch, unique
+from hermes.testing.tools import stopwatch, unique
 
 from .conftest import Open
 
@@ -44,13 +44,13 @@ async def clean(own: Machine) -> AsyncIterator[Machine]:
 async def nothing_left(machine: Machine, seconds: float = 5.0) -> None:
     """Fail unless no process and no file of hermes is there within so long."""
     try:
-        await eventually(lambda: not machine.strangers() and not machine.files(), seconds)
+        await until(lambda: not machine.strangers() and not machine.files(), seconds)
     except AssertionError:
         assert (machine.strangers(), machine.files()) == ({}, set())
 
 
 async def fill(box: hermes.Sandbox) -> None:
-    """Leave all that a sandbox can have: sessions, jobs, strays, files, spilled output, locked directories."""
+    """Leave all that a sandbox can have: sessions, jobs, strays, files, spilled output, a locked folder."""
     await box.run("mkdir -p deep/er; echo x >deep/er/file; chmod 500 deep/er; touch 'odd \n name'")
     await box.run("head -c 3000000 /dev/zero; (setsid sleep 1000 &) ; sleep 1000 &", session="other")
     await box.start("trap '' TERM; sleep 1000")
@@ -67,7 +67,7 @@ async def test_destroying_leaves_nothing(clean: Machine, hermes_home: Path, name
         await box.destroy()
     assert clean.strangers() == {}
     assert clean.files() == set()
-    assert Store().all() == []
+    assert await asyncio.to_thread(records) == []
 
 
 async def test_what_is_the_users_is_not_touched(clean: Machine, open_on: Open) -> None:
@@ -108,7 +108,7 @@ async def test_giving_up_in_the_middle_of_a_start(clean: Machine) -> None:
             continue
         await box.destroy()
     await nothing_left(clean, 15)
-    assert Store().all() == []
+    assert await asyncio.to_thread(records) == []
 
 
 async def test_a_start_during_which_the_connection_ends(clean: Machine) -> None:
@@ -147,7 +147,7 @@ async def test_destroying_while_the_link_is_cut_says_so(clean: Machine) -> None:
     with stopwatch(30), pytest.raises(hermes.Unreachable):
         await box.destroy()
     clean.link.set(cut=False)
-    assert [record.name for record in Store().all()] == ["cut"]
+    assert await asyncio.to_thread(records) == ["cut"]
     again = await clean.host.sandbox(name="cut").open()
     await again.destroy()
     await nothing_left(clean)
@@ -164,23 +164,35 @@ async def test_a_guest_that_was_killed(clean: Machine, open_on: Open) -> None:
     with pytest.raises(SandboxGone):
         await run
     await box.close()
-    await eventually(lambda: not clean.strangers())
+    await until(lambda: not clean.strangers())
     again = await open_on(clean.host, name="killed")
     assert (await again.run("echo on")).text == "on\n"
     await again.destroy()
     await nothing_left(clean)
 
 
-async def prune(config: Config | None = None) -> list[str]:
-    kind = await asyncio.to_thread(backends.load, "ssh")
-    settled = config or await asyncio.to_thread(load)
-    return await kind.prune(settled, await asyncio.to_thread(Store))
+# What reads the configuration on the way is the command line's own, which has nothing else to do.
+BLOCKS = pytest.mark.blocking_ok
+
+
+async def prune() -> list[str]:
+    """Do as `hermes sandbox prune` does."""
+    done, failures = await prune_all("ssh", dry_run=False)
+    if failures:
+        raise failures[0]
+    return [f"{what}: {why}" for what, why in done]
 
 
 @pytest.fixture
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
     """What was made just now counts as old enough to be looked at."""
     monkeypatch.setattr("hermes.backends.ssh._prune.GRACE", 0.0)
+
+
+def forget() -> None:
+    """Lose the state store's records, as when it is thrown away."""
+    for record in Store().all():
+        Store().remove(record)
 
 
 def configured(host: Host, home: Path) -> None:
@@ -191,6 +203,7 @@ def configured(host: Host, home: Path) -> None:
     (home / "config.yaml").write_text(f"ssh:\n{lines}")
 
 
+@BLOCKS
 @pytest.mark.parametrize("named", [False, True])
 async def test_prune_removes_what_a_killed_client_left(
     clean: Machine, hermes_home: Path, no_grace: None, named: bool
@@ -202,21 +215,21 @@ async def test_prune_removes_what_a_killed_client_left(
         while "data" not in await asyncio.to_thread(client.said):
             pass
         ours = set(client.family())
-    await eventually(lambda: not ours & set(command_lines()), 10)
+    await until(lambda: not ours & set(command_lines()), 10)
     assert any("sleep 1000" in line for line in clean.strangers().values())
     if named:
         assert await prune() == []
         assert any("sleep 1000" in line for line in clean.strangers().values())
-        for record in Store().all():
-            await asyncio.to_thread(Store().remove, record)
+        await asyncio.to_thread(forget)
     said = await prune()
     assert len(said) == 1
-    assert clean.host.address in said[0]
+    assert clean.host.address in said[0] or not named  # without a name the record tells
     await nothing_left(clean)
     assert await prune() == []
-    assert Store().all() == []
+    assert await asyncio.to_thread(records) == []
 
 
+@BLOCKS
 async def test_prune_leaves_what_is_somebodys(
     clean: Machine, hermes_home: Path, no_grace: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -243,6 +256,7 @@ async def test_prune_leaves_what_is_somebodys(
     assert all("notes" in path or path.endswith(("/file", "/.hermes-sandboxes")) for path in clean.files())
 
 
+@BLOCKS
 async def test_prune_of_a_machine_that_does_not_answer(
     clean: Machine, hermes_home: Path, no_grace: None
 ) -> None:
@@ -256,7 +270,7 @@ async def test_prune_of_a_machine_that_does_not_answer(
     with stopwatch(20), pytest.raises(hermes.Unreachable):
         await prune()
     clean.link.set(cut=False)
-    assert len(Store().all()) == 1
+    assert await asyncio.to_thread(records) == ["away"]
     await (await clean.host.sandbox(name="away").open(create=False)).destroy()
     await nothing_left(clean)
 
@@ -271,8 +285,8 @@ async def test_without_a_client_all_ends_by_itself(clean: Machine) -> None:
         with Client(clean.host, "echo begun; sleep 1000", name=name, code=code) as client:
             while "data" not in await asyncio.to_thread(client.said):
                 pass
-        await eventually(lambda: not clean.strangers(), 15)
-    await eventually(lambda: not clean.sessions(), 10)
+        await until(lambda: not clean.strangers(), 15)
+    await until(lambda: not clean.sessions(), 10)
 
 
 async def test_a_socket_directory_of_somebody_else_is_not_used(clean: Machine, open_on: Open) -> None:

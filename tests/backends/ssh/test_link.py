@@ -10,12 +10,13 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hermes
-from _ssh import Client, Machine
-from hermes.testing.tools import eventually, stopwatch, unique
+from _ssh import Client, Machine, until
+from hermes.testing.tools import stopwatch, unique
 
 from .conftest import Open
 
@@ -26,7 +27,7 @@ STEPS = SECONDS * 20
 # Says in a file that it ran, counts for some seconds, and ends with a code of its own.
 COUNT = f"echo ran >>ran; for i in {{1..{STEPS}}}; do echo line $i; sleep 0.05; done; exit 6"
 COUNTED = b"".join(b"line %d\n" % i for i in range(1, STEPS + 1))
-LINK = {"keepalive": 1, "connect_timeout": 3}
+LINK: dict[str, Any] = {"keepalive": 1, "connect_timeout": 3}
 
 
 async def counted(box: hermes.Sandbox, run: asyncio.Task[hermes.Result], seen: bytearray) -> None:
@@ -91,7 +92,7 @@ async def test_a_cut_of_a_minute(own: Machine, open_on: Open) -> None:
     with stopwatch(20):
         await counted(box, run, seen)
     # Sessions of the connection that was lost do not pile up.
-    await eventually(lambda: len(own.sessions()) <= 4, 90)
+    await until(lambda: len(own.sessions()) <= 4, 90)
 
 
 @pytest.mark.slow
@@ -189,7 +190,7 @@ async def test_a_timeout_ends_all_within_a_second(own: Machine, open_on: Open, c
     mark = f"1000.{time.time_ns() % 10**9}"
     run = asyncio.create_task(box.run(command.replace("{}", mark), timeout=1.0))
     start = time.monotonic()
-    await eventually(lambda: any(mark in line for line in own.strangers().values()))
+    await until(lambda: any(mark in line for line in own.strangers().values()))
     result = await run
     took = time.monotonic() - start
     left = [line for line in own.strangers().values() if mark in line]
@@ -203,11 +204,11 @@ async def test_a_cancelled_command_ends_there_too(own: Machine, open_on: Open) -
     box = await open_on(own.host)
     mark = f"1000.{time.time_ns() % 10**9}"
     run = asyncio.create_task(box.run(f"sleep {mark}"))
-    await eventually(lambda: any(mark in line for line in own.strangers().values()))
+    await until(lambda: any(mark in line for line in own.strangers().values()))
     run.cancel()
     with pytest.raises(asyncio.CancelledError):
         await run
-    await eventually(lambda: not any(mark in line for line in own.strangers().values()), 1.0)
+    await until(lambda: not any(mark in line for line in own.strangers().values()), 1.0)
 
 
 async def test_output_that_nobody_wants_stays_there(own: Machine, open_on: Open) -> None:

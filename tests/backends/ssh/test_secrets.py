@@ -30,10 +30,9 @@ async def test_no_secret_is_in_a_list_of_processes(open_on: Open, host: Host) ->
             await asyncio.sleep(0.01)
 
     watching = asyncio.create_task(watch())
-    options = {"env": {"MORE": SECRETS[1]}, "stdin": SECRETS[3]}
     command = f": {SECRETS[2]}; echo $TOKEN $MORE $(cat); read -t 1 <> <(:); true"
     for run in (box.run, box.exec):
-        result = await run(command, **options)  # type: ignore[operator]
+        result = await run(command, env={"MORE": SECRETS[1]}, stdin=SECRETS[3])
         assert result.text == f"{SECRETS[0]} {SECRETS[1]} {SECRETS[3]}\n"
     again = await open_on(host, name="again", env={"TOKEN": SECRETS[0]})
     await (await again.start(f"sleep 1; : {SECRETS[2]}")).wait()

@@ -36,7 +36,7 @@ def settled(monkeypatch: pytest.MonkeyPatch, home: Path, how: str, values: dict[
 async def test_what_is_missing_is_named_and_nothing_else(
     hermes_home: Path, monkeypatch: pytest.MonkeyPatch, how: str, given: dict[str, str], missing: list[str]
 ) -> None:
-    options = given if how == "options" else {}
+    options: dict[str, Any] = dict(given) if how == "options" else {}
     if how != "options":
         settled(monkeypatch, hermes_home, how, given)
     with pytest.raises(hermes.ConfigError) as caught:
@@ -84,7 +84,8 @@ async def test_the_host_may_stand_behind_the_backend(host: Host) -> None:
 
 async def test_names_of_the_ssh_configuration_are_known(host: Host) -> None:
     """Address, port and key come from there."""
-    options = {"host": host.alias, "user": host.user, "config_file": host.config, "workspace": "private"}
+    reached = {"host": host.alias, "user": host.user, "config_file": host.config}
+    options: dict[str, Any] = {**reached, "workspace": "private"}
     async with hermes.Sandbox("ssh", approval="off", **options) as box:
         assert (await box.run("echo here")).text == "here\n"
 

@@ -30,6 +30,10 @@ def new_key(path: Path, passphrase: str = "") -> Path:
     return path
 
 
+def add_key(path: Path) -> None:
+    subprocess.run(["ssh-add", "-q", path], check=True, capture_output=True, timeout=20)
+
+
 def lenient(host: Host, folder: Path, known: str) -> Host:
     """Return the host for a user who says nothing of host keys, and knows *known*."""
     path = folder / "known"
@@ -175,7 +179,7 @@ async def test_the_agent_opens_doors_but_is_not_taken_along(
     key = tmp_path / "key"
     key.write_text(await asyncio.to_thread(Path(host.key).read_text))
     key.chmod(0o600)
-    await asyncio.to_thread(subprocess.run, ["ssh-add", "-q", key], check=True, capture_output=True)
+    await asyncio.to_thread(add_key, key)
     config = tmp_path / "config"
     config.write_text(f"ForwardAgent yes\nForwardX11 yes\nUserKnownHostsFile {host.known_hosts}\n")
     by_agent = replace(host, config=str(config))
