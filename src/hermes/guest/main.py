@@ -8,13 +8,13 @@ import socket
 import traceback
 from typing import Any, Dict
 
-from . import files, ops, ports, tree
+from . import files, ops, parts, ports, tree
 from .dirs import SOCKET, default_dir, private_dir
 from .proc import become_subreaper, close_all_but, reap
 from .relay import announce, relay, tell
 from .server import Guest
 
-PARTS = (files, ports, tree)  # imported for the operations they register
+PARTS = (files, parts, ports, tree)  # imported for the operations they register
 
 
 def listen(options: Dict[str, Any]) -> socket.socket:
