@@ -134,7 +134,7 @@ class Progress:
 
     def __init__(self, callback: OnProgress | None, stats: Stats, total: int | None = None) -> None:
         self._callback = callback
-        self._stats = stats
+        self.stats = stats
         self._total = total
         self._last = time.monotonic()
 
@@ -142,8 +142,8 @@ class Progress:
         now = time.monotonic()
         if self._callback is not None and (final or now - self._last >= REPORT_EVERY):
             self._last = now
-            path = self._stats.path.decode("utf-8", "surrogateescape")
-            self._callback(self._stats.bytes, self._total, path)
+            path = self.stats.path.decode("utf-8", "surrogateescape")
+            self._callback(self.stats.bytes, self._total, path)
 
 
 def wire_text(path: str) -> str:
