@@ -252,7 +252,9 @@ class Workspace:
         there = await scan(self._channel, self.path, base)
 
         def seen() -> list[str]:
-            for path in [path for path in there.files if path not in base and rules.hides(path)]:
+            for path in [
+                path for path in there.files if path not in base and rules.ignores(path, folder=False)
+            ]:
                 del there.files[path]
             return [path for path, facts in there.files.items() if facts.kind == "file" and not facts.content]
 

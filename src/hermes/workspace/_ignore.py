@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import enum
 import os
 import shutil
 import subprocess
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ._facts import OURS, parents
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
+from ._wild import Pattern, last_word, parse
 
 GIT_SECONDS = 30.0
 MAX_RULES = 1 << 20
+
+
+class _Verdict(enum.Enum):
+    """Whether a path stays here: by a rule of .hermesignore, by one of git, or not."""
+
+    OURS = enum.auto()
+    GITS = enum.auto()
+    TRAVELS = enum.auto()
 
 
 class Rules:
@@ -30,37 +36,41 @@ class Rules:
         :param keep: paths that are never ignored, because they were copied before
         """
         self._root = root
-        self._specs: dict[tuple[str, str], GitIgnoreSpec | None] = {}
-        self._hidden: dict[str, bool] = {}
+        self._patterns: dict[tuple[str, str], list[Pattern]] = {}
+        self._folders: dict[str, _Verdict] = {"": _Verdict.TRAVELS}
         self._kept = set(keep)
         self._kept |= {folder for path in self._kept for folder in parents(path)}
         self._tracked = _tracked(root)
         self._tracked |= {folder for path in self._tracked for folder in parents(path)}
 
     def ignores(self, path: str, *, folder: bool) -> bool:
-        """Return whether a path, in directories that are not ignored, stays here."""
+        """Return whether a path stays here. What is in a directory that does may travel all the same."""
         if path.rpartition("/")[2].startswith(OURS):
             return True
         if path in self._kept:
             return False
+        above = _Verdict.TRAVELS
+        for one in parents(path):
+            if one not in self._folders:
+                self._folders[one] = self._verdict(one, above, folder=True)
+            above = self._folders[one]
+        verdict = self._verdict(path, above, folder=folder)
+        return verdict is _Verdict.OURS or (verdict is _Verdict.GITS and path not in self._tracked)
+
+    def _verdict(self, path: str, above: _Verdict, *, folder: bool) -> _Verdict:
+        if above is _Verdict.OURS:
+            return above
         said = self._ask(".hermesignore", path, folder)
-        if said is not None:
-            return said
-        if path == ".git" or path.startswith(".git/") or path in self._tracked:
-            return False
+        if said:
+            return _Verdict.OURS
+        if above is _Verdict.GITS:
+            return above
+        if said is False or ".git" in path.split("/"):
+            return _Verdict.TRAVELS
         said = self._ask(".gitignore", path, folder)
         if said is None:
             said = self._look(".git/info/exclude", "", path, folder)
-        return bool(said)
-
-    def hides(self, path: str) -> bool:
-        """Return whether a path, or a directory that it lies in, stays here."""
-        for folder in parents(path):
-            if folder not in self._hidden:
-                self._hidden[folder] = self.ignores(folder, folder=True)
-            if self._hidden[folder]:
-                return True
-        return self.ignores(path, folder=False)
+        return _Verdict.GITS if said else _Verdict.TRAVELS
 
     def _ask(self, name: str, path: str, folder: bool) -> bool | None:
         for base in [*list(parents(path))[::-1], ""]:
@@ -71,26 +81,23 @@ class Rules:
 
     def _look(self, name: str, base: str, path: str, folder: bool) -> bool | None:
         key = (name, base)
-        if key not in self._specs:
-            self._specs[key] = _spec(os.path.join(self._root, base, name))
-        spec = self._specs[key]
-        if spec is None:
+        if key not in self._patterns:
+            self._patterns[key] = _patterns(os.path.join(self._root, base, name))
+        if not self._patterns[key]:
             return None
         inner = path[len(base) + 1 :] if base else path
-        return spec.check_file(inner + "/" if folder else inner).include
+        names = inner.encode("utf-8", "surrogateescape").split(b"/")
+        return last_word(self._patterns[key], names, folder=folder)
 
 
-def _spec(path: str) -> GitIgnoreSpec | None:
-    """Return the rules in a file; None when there is none that is one. As git, no link is followed."""
-    from pathspec import GitIgnoreSpec
-
+def _patterns(path: str) -> list[Pattern]:
+    """Return the rules in a file; none when there is no file. As git, no link is followed."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(fd, encoding="utf-8", errors="surrogateescape") as file:
-            text = file.read(MAX_RULES)
+        with open(fd, "rb") as file:
+            return parse(file.read(MAX_RULES))
     except OSError:
-        return None
-    return GitIgnoreSpec.from_lines(text.removeprefix("\ufeff").splitlines(), backend="simple")
+        return []
 
 
 def _tracked(root: str) -> set[str]:
