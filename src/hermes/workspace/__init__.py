@@ -86,12 +86,12 @@ class Workspace:
         guard = _guard(sides)
         some = wanted(sides.paths(), self._chosen(paths))
         inside = [
-            change(path, _there(sides.base.get(path)), sides.there.get(path), _note(path, sides, guard))
+            change(path, _was_there(sides.base.get(path)), sides.there.get(path), _note(path, sides, guard))
             for path in some
             if sides.changed_there(path)
         ]
         here = [
-            change(path, _here(sides.base.get(path)), sides.here.get(path))
+            change(path, _was_here(sides.base.get(path)), sides.here.get(path))
             for path in some
             if sides.changed_here(path)
         ]
@@ -275,8 +275,10 @@ class Workspace:
     def _chosen(self, paths: Iterable[str]) -> list[str]:
         found = []
         for path in paths:
-            inner = os.path.relpath(path, self.root) if os.path.isabs(path) else posixpath.normpath(path)
-            if inner == ".." or inner.startswith("../"):
+            inner = posixpath.normpath(path)
+            if inner.startswith("/"):
+                inner = "." if inner == self.root else inner.removeprefix(self.root + "/")
+            if inner.startswith("/") or inner.split("/")[0] == "..":
                 raise FileError(
                     f"{path} is not in {self.root}", path=path, code="unsafe_path", operation="workspace"
                 )
@@ -330,11 +332,11 @@ def _note(path: str, sides: Sides, guard: Guard) -> str:
     return guard.never(path, facts) or guard.held(path, facts)
 
 
-def _here(entry: Entry | None) -> Facts | None:
+def _was_here(entry: Entry | None) -> Facts | None:
     return entry.here if entry is not None else None
 
 
-def _there(entry: Entry | None) -> Facts | None:
+def _was_there(entry: Entry | None) -> Facts | None:
     return entry.there if entry is not None else None
 
 

@@ -80,8 +80,9 @@ class Guard:
         parts = _folded(path).split("/")
         for at, part in enumerate(parts):
             if part in GIT:
-                inner = "/".join(path.split("/")[at + 1 :])
-                return "" if GIT_DATA.fullmatch(inner) and part == ".git" else "git may run what it says"
+                spelled, *inner = path.split("/")[at:]
+                harmless = spelled == ".git" and GIT_DATA.fullmatch("/".join(inner))
+                return "" if harmless else "git may run what it says"
             if part in FOLDERS or (part in FILES and at == len(parts) - 1):
                 return "programs here read it by themselves"
             if "/".join(parts[:at]) in self._repositories and part in BARE:
