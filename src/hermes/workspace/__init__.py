@@ -12,7 +12,7 @@ import inspect
 import os
 import posixpath
 import shutil
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,9 +22,9 @@ from hermes.errors import FileError, HermesError, UnsupportedError
 from hermes.files import Files
 
 from ._bring import give, note_same, take
-from ._facts import Entry, Facts, Manifest, fold, parents
+from ._facts import Entry, Facts, Manifest, parents
 from ._ignore import Rules
-from ._plan import Change, Outcome, Sides, Status, change, wanted
+from ._plan import Change, Outcome, Sides, Status, change, is_gits, wanted
 from ._protect import Guard
 from ._send import copy_in, walked
 from ._text import MAX_TEXT, unified
@@ -103,17 +103,20 @@ class Workspace:
         Of a file that changed here too it is the difference to the file here. Of git's own data there is one
         line only. The text is the sandbox's: show it on no terminal as it is.
         """
-        sides = await self._sides(read_all=False)
-        chosen = self._chosen(paths)
-        changed = [path for path in wanted(sides.paths(), chosen) if sides.changed_there(path)]
-        of_git = [path for path in changed if _of_git(path)]
-        parts = []
-        for path in changed:
-            if not _of_git(path) and not sides.alike(path):
-                parts.append(await self._diff(path, sides))
-        if of_git:
-            parts.append(f"git's own data: {len(of_git)} files changed\n")
+        parts = [text async for _, text in self.diffs(*paths)]
         return "".join(parts)
+
+    async def diffs(self, *paths: str) -> AsyncIterator[tuple[Change | None, str]]:
+        """Yield each change inside with its text; None stands for git's own data. See :meth:`diff`."""
+        sides = await self._sides(read_all=False)
+        changed = [path for path in wanted(sides.paths(), self._chosen(paths)) if sides.changed_there(path)]
+        of_git = [path for path in changed if is_gits(path)]
+        for path in changed:
+            if not is_gits(path) and not sides.alike(path):
+                one = change(path, _was_there(sides.base.get(path)), sides.there.get(path))
+                yield one, await self._diff(path, sides)
+        if of_git:
+            yield None, f"git's own data: {len(of_git)} files changed\n"
 
     async def pull(
         self,
@@ -338,10 +341,6 @@ def _was_here(entry: Entry | None) -> Facts | None:
 
 def _was_there(entry: Entry | None) -> Facts | None:
     return entry.there if entry is not None else None
-
-
-def _of_git(path: str) -> bool:
-    return any(fold(part) == ".git" for part in path.split("/"))
 
 
 def _content(root: str, path: str, facts: Facts | None) -> bytes | None:

@@ -99,12 +99,17 @@ def wanted(paths: Iterable[str], some: Iterable[str]) -> list[str]:
     return [path for path in paths if any(path == one or path.startswith(one + "/") for one in chosen)]
 
 
+def is_gits(path: str) -> bool:
+    """Return whether a path belongs to git's own data."""
+    return any(fold(part) == ".git" for part in path.split("/"))
+
+
 def in_order(paths: Iterable[str], there: Mapping[str, Facts]) -> list[str]:
     """Return paths so that nothing refers to what is not there yet: git's objects first, its names last."""
 
     def rank(path: str) -> tuple[int, str]:
         facts = there.get(path)
-        if any(fold(part) == ".git" for part in path.split("/")):
+        if is_gits(path):
             return (0 if "/objects/" in path else 3), path
         return (2 if facts is not None and facts.kind == "link" else 1), path
 
