@@ -34,6 +34,7 @@ Paths = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", "-f", help="Overwrite what changed on the other side too.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Only say what would be done.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
@@ -46,7 +47,6 @@ def status(
     debug: options.Debug = False,
 ) -> int:
     """List what changed since the copy, inside and here."""
-    from hermes.workspace._plan import is_gits
 
     async def work() -> int:
         async with opened(choose(sandbox, name=name), create=False) as box:
@@ -55,14 +55,11 @@ def status(
             print_json({"inside": _objects(found.inside), "here": _objects(found.here)})
             return 0
         for title, changes in (("Inside", found.inside), ("Here", found.here)):
-            own = [one for one in changes if one.note or not is_gits(one.path)]
             if not changes:
                 print(f"{title}: nothing changed.")
                 continue
             print(f"{title}, since the copy:")
-            _lines(own)
-            if len(own) < len(changes):
-                print(f"  git's own data: {plural(len(changes) - len(own), 'file')}")
+            _lines(changes)
         return 0
 
     return run(work())
@@ -137,7 +134,7 @@ def pull(
     sandbox: options.Place = None,
     name: options.Name = None,
     json: options.Json = False,
-    quiet: options.Quiet = False,
+    quiet: Quiet = False,
     debug: options.Debug = False,
 ) -> int:
     """Bring what changed inside here: new, changed and deleted files.
@@ -180,7 +177,7 @@ def push(
     sandbox: options.Place = None,
     name: options.Name = None,
     json: options.Json = False,
-    quiet: options.Quiet = False,
+    quiet: Quiet = False,
     debug: options.Debug = False,
 ) -> int:
     """Bring what changed here inside: new, changed and deleted files.
@@ -264,10 +261,15 @@ def _section(title: str, changes: Sequence[Change], most: int | None = None) -> 
 
 
 def _lines(changes: Sequence[Change], most: int | None = None) -> None:
-    for one in changes[:most]:
+    from hermes.workspace._plan import is_gits
+
+    own = [one for one in changes if one.note or not is_gits(one.path)]
+    for one in own[:most]:
         print(f"  {one.what:<8}  {clean(one.path)}{': ' + clean(one.note) if one.note else ''}")
-    if most is not None and len(changes) > most:
-        print(f"  ... and {len(changes) - most} more; --dry-run shows all")
+    if most is not None and len(own) > most:
+        print(f"  ... and {len(own) - most} more; --dry-run shows all")
+    if len(own) < len(changes):
+        print(f"  git's own data: {plural(len(changes) - len(own), 'file')} (commits, branches, the index)")
 
 
 def _objects(changes: Sequence[Change]) -> list[dict[str, Any]]:
