@@ -415,8 +415,7 @@ class Backend(ABC):
         """Where the guest keeps its socket and its spill files. The same for every client of this place."""
 
     def workspace(self) -> str:
-        """The directory inside in which sessions begin; empty for wherever the guest itself begins.
-        """
+        """The directory inside in which sessions begin; empty for wherever the guest itself begins."""
         return ""
 
     def plain_argv(self, command: str) -> Sequence[str] | None:
