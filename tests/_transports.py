@@ -10,10 +10,11 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
+import msgspec
 import pytest
 
 from hermes import backends
-from hermes.backends.base import Backend, ByteChannel, Encoding
+from hermes.backends.base import Backend, ByteChannel, Capabilities, Encoding
 from hermes.backends.docker import DockerBackend
 from hermes.backends.docker._engine import engine_for
 from hermes.backends.local import LocalBackend
@@ -123,6 +124,36 @@ class TerminalChannel:
             self._on_close(reason)
 
 
+class CopyBackend(LocalBackend):
+    """Local, but as a place that can mount nothing: a directory of this machine is copied in."""
+
+    name: ClassVar[str] = "local-copy"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return msgspec.structs.replace(super().capabilities, copies=True)
+
+    def _create(self) -> dict[str, Any]:
+        asked = self.spec
+        self.spec = msgspec.structs.replace(asked, workspace="private")
+        try:
+            return super()._create()
+        finally:
+            self.spec = asked
+
+
+class CopyRelayBackend(CopyBackend, RelayBackend):
+    """The same, through a relay process."""
+
+    name: ClassVar[str] = "local-copy-relay"
+
+
+class CopyTextBackend(CopyBackend, TerminalBackend):
+    """The same, on a terminal."""
+
+    name: ClassVar[str] = "local-copy-text"
+
+
 class DockerRelayBackend(DockerBackend):
     """Docker as where the engine is another machine's: no socket that is seen here, and volumes."""
 
@@ -176,6 +207,9 @@ KINDS: dict[str, type[Backend]] = {
     for kind in (
         RelayBackend,
         TerminalBackend,
+        CopyBackend,
+        CopyRelayBackend,
+        CopyTextBackend,
         DockerRelayBackend,
         DockerRemapBackend,
         DockerRunscBackend,

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
     from .pty import Pty
     from .sandbox import Sandbox
     from .session import Result, SessionInfo, Shell, Spill
+    from .workspace import Change, Outcome, Workspace
 
 __all__ = [
     "AllowAll",
     "BackendError",
+    "Change",
     "CommandError",
     "Config",
     "ConfigError",
@@ -48,6 +50,7 @@ __all__ = [
     "JobInfo",
     "Judge",
     "Lifetime",
+    "Outcome",
     "PortError",
     "ProtocolError",
     "Pty",
@@ -63,6 +66,7 @@ __all__ = [
     "TransferStats",
     "Unreachable",
     "UnsupportedError",
+    "Workspace",
     "__version__",
 ]
 
@@ -89,6 +93,7 @@ _MODULES = {
     "pty": ("Pty",),
     "sandbox": ("Sandbox",),
     "session": ("Result", "SessionInfo", "Shell", "Spill"),
+    "workspace": ("Change", "Outcome", "Workspace"),
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

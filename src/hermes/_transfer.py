@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import hashlib
 import os
 import queue
 import stat
@@ -133,7 +134,7 @@ class Progress:
 
     def __init__(self, callback: OnProgress | None, stats: Stats, total: int | None = None) -> None:
         self._callback = callback
-        self._stats = stats
+        self.stats = stats
         self._total = total
         self._last = time.monotonic()
 
@@ -141,8 +142,8 @@ class Progress:
         now = time.monotonic()
         if self._callback is not None and (final or now - self._last >= REPORT_EVERY):
             self._last = now
-            path = self._stats.path.decode("utf-8", "surrogateescape")
-            self._callback(self._stats.bytes, self._total, path)
+            path = self.stats.path.decode("utf-8", "surrogateescape")
+            self._callback(self.stats.bytes, self._total, path)
 
 
 def wire_text(path: str) -> str:
@@ -252,11 +253,7 @@ def save(get: Callable[[], bytes], path: str, info: dict[str, int], limit: int, 
     fd = os.open(temp, archive.CREATE, 0o600)
     try:
         try:
-            while data := get():
-                if stats.bytes + len(data) > limit:
-                    raise TreeError("io", f"the sandbox sends more than the {limit} bytes it announced")
-                archive.write_all(fd, data)
-                stats.bytes += len(data)
+            fill(get, fd, limit, stats)
             os.fchmod(fd, info["mode"] & 0o777)
             os.utime(fd, ns=(info["mtime_ns"], info["mtime_ns"]))
         finally:
@@ -268,12 +265,31 @@ def save(get: Callable[[], bytes], path: str, info: dict[str, int], limit: int, 
     stats.files = 1
 
 
-def load(put: Callable[[bytes], None], path: str, stats: Stats) -> None:
-    """Give the bytes of a regular file to *put*."""
+def fill(
+    get: Callable[[], bytes], fd: int, limit: int, stats: Stats, seen: hashlib._Hash | None = None
+) -> None:
+    """Write what *get* returns, and give it to a hash too.
+
+    :raises TreeError: it is more than was announced
+    """
+    while data := get():
+        if stats.bytes + len(data) > limit:
+            raise TreeError("io", f"the sandbox sends more than the {limit} bytes it announced")
+        archive.write_all(fd, data)
+        if seen is not None:
+            seen.update(data)
+        stats.bytes += len(data)
+
+
+def load(put: Callable[[bytes], None], path: str, stats: Stats, seen: hashlib._Hash | None = None) -> None:
+    """Give the bytes of a regular file to *put*, from ``stats.bytes`` on, and to a hash too."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
+        os.lseek(fd, stats.bytes, os.SEEK_SET)
         while data := os.read(fd, archive.CHUNK):
             put(data)
+            if seen is not None:
+                seen.update(data)
             stats.bytes += len(data)
     finally:
         os.close(fd)

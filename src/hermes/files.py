@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
+from . import _resume
 from . import _transfer as transfer
+from ._resume import RESUME_FROM
 from ._transfer import OnProgress, Progress, whole
 from .errors import FileError, ProtocolError
 from .guest import archive
@@ -188,7 +190,12 @@ class Files:
         await self._call("file.move", src, to=os.fspath(dst))
 
     async def put(
-        self, local: StrPath, remote: StrPath, *, on_progress: OnProgress | None = None
+        self,
+        local: StrPath,
+        remote: StrPath,
+        *,
+        on_progress: OnProgress | None = None,
+        resume: bool = False,
     ) -> TransferStats:
         """Copy a file or a directory into the sandbox, missing directories above it being made.
 
@@ -198,6 +205,8 @@ class Files:
         special bits not.
 
         :param on_progress: gets bytes done, bytes in all or None, and the path being copied
+        :param resume: of a file of 4 MiB or more keep what has arrived when the copy is cut, and go on with
+            what an earlier copy of the same file left; the whole is verified by its hash
         """
         source, target = os.fspath(local), os.fspath(remote)
         await self._allow(target)
@@ -225,6 +234,9 @@ class Files:
         if not stat_bits.S_ISREG(info.st_mode):
             raise FileError(f"{source} is not a regular file", path=source, code="io", operation="files.put")
         stats.path = os.fsencode(name)
+        if resume and info.st_size >= RESUME_FROM:
+            await _resume.put(self._channel, source, info, args, stats, on_progress)
+            return TransferStats(files=1, bytes=stats.bytes)
         args |= {"mode": info.st_mode & 0o777, "mtime_ns": info.st_mtime_ns, "stream": True}
         await transfer.send(
             self._channel.open("file.write", args),
@@ -236,7 +248,12 @@ class Files:
         return TransferStats(files=1, bytes=stats.bytes)
 
     async def get(
-        self, remote: StrPath, local: StrPath, *, on_progress: OnProgress | None = None
+        self,
+        remote: StrPath,
+        local: StrPath,
+        *,
+        on_progress: OnProgress | None = None,
+        resume: bool = False,
     ) -> TransferStats:
         """Copy a file or a directory out of the sandbox; where it goes is as with :meth:`put`.
 
@@ -245,6 +262,7 @@ class Files:
         them), but nothing is written through a link, neither one that came nor one that was there before.
 
         :param on_progress: gets bytes done, bytes in all or None, and the path being copied
+        :param resume: as with :meth:`put`
         """
         source, target = os.fspath(remote), os.fspath(local)
         found = await self._call("file.stat", source, follow=True)
@@ -272,6 +290,9 @@ class Files:
         size = whole(found, "size")
         facts = {"mode": whole(found, "mode"), "mtime_ns": whole(found, "mtime_ns")}
         stats.path = name.encode("utf-8", "surrogateescape")
+        if resume and size >= RESUME_FROM:
+            await _resume.get(self._channel, source, target, found, stats, on_progress)
+            return TransferStats(files=1, bytes=stats.bytes)
         await transfer.receive(
             self._channel,
             "file.read",

@@ -112,10 +112,10 @@ async def find_or_create(
             and state != "gone"
             and (other := await asyncio.to_thread(_differences, wanted, record, config))
         ):
-            if not wanted.recreate:
+            if not wanted.recreate or any(line.startswith("workspace: ") for line in other if record.copied):
                 raise _differs(record, other)
             await place.destroy(keep_files=True)
-            return *await _create(wanted, config, store, record.id), "anew"
+            return *await _create(wanted, config, store, record), "anew"
         if state == "stopped" and create:
             try:
                 await place.resume()
@@ -139,19 +139,26 @@ async def find_or_create(
         # Its container, say, was removed by somebody; the files of its own were not.
         with contextlib.suppress(HermesError):
             await place.destroy(keep_files=True)
-        return *await _create(wanted, config, store, record.id), "anew"
+        return *await _create(wanted, config, store, record), "anew"
     return *await _create(wanted, config, store), "new"
 
 
 def _differences(wanted: Wanted, record: SandboxRecord, config: Config) -> list[str]:
     place = backends.load(wanted.backend)(_spec(wanted, record.id), config)
     # As a record gives them back: without the difference of lists and tuples.
-    now = msgspec.json.decode(msgspec.json.encode(place.settings()))
+    now = msgspec.json.decode(msgspec.json.encode(_settings(place)))
     return [
         f"{key}: {_shown(record.settings.get(key))}, now {_shown(now.get(key))}"
         for key in sorted({*now, *record.settings})
         if now.get(key) != record.settings.get(key)
     ]
+
+
+def _settings(place: Backend) -> dict[str, Any]:
+    """Return what a place is made with. Blocks."""
+    if not place.capabilities.copies:
+        return place.settings()
+    return {**place.settings(), "workspace": place.copied() or "private"}
 
 
 def _shown(value: Any) -> str:
@@ -163,18 +170,20 @@ def _differs(record: SandboxRecord, other: list[str]) -> SandboxDiffers:
     return SandboxDiffers(
         f"the {record.backend} sandbox '{record.name}' was made with other settings ({'; '.join(other)}); "
         "nothing was run",
-        hint="Use another name, or make it anew with --recreate (recreate=True): what runs in it ends, its "
+        hint="Use another name."
+        if record.copied and any(line.startswith("workspace: ") for line in other)
+        else "Use another name, or make it anew with --recreate (recreate=True): what runs in it ends, its "
         "workspace and home stay.",
         context={"differences": other},
     )
 
 
 async def _create(
-    wanted: Wanted, config: Config, store: Store, ident: str | None = None
+    wanted: Wanted, config: Config, store: Store, earlier: SandboxRecord | None = None
 ) -> tuple[Backend, SandboxRecord]:
     kind = backends.load(wanted.backend)
-    again = ident is not None  # its files are there: the record, without which nobody finds them, stays
-    ident = ident or secrets.token_hex(8)
+    again = earlier is not None  # its files are there: the record, without which nobody finds them, stays
+    ident = earlier.id if earlier is not None else secrets.token_hex(8)
     await _sweep(kind, config, store, wanted)
     place = kind(_spec(wanted, ident), config)
     if wanted.progress is not None:
@@ -192,7 +201,8 @@ async def _create(
         workspace=wanted.workspace,
         named=wanted.named,
         options=dict(wanted.options),
-        settings=await asyncio.to_thread(place.settings),
+        copied=earlier is not None and earlier.copied,
+        settings=await asyncio.to_thread(_settings, place),
         last_used=time.time(),
     )
     # Written before anything is started: what a crash leaves can then be found.

@@ -16,7 +16,7 @@ from . import approval as approvals
 from . import auto, backends
 from .config import Config, Lifetime, load
 from .errors import CommandError, HermesError, JobError, SandboxGone
-from .places import Wanted, find_or_create, locked
+from .places import Origin, Wanted, find_or_create, locked
 from .session import (
     OnOutput,
     Result,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .files import Files
     from .job import Job, JobInfo
     from .pty import Pty
+    from .workspace import Workspace
 
 __all__ = ["Sandbox"]
 
@@ -112,6 +113,8 @@ class Sandbox:
         self._idle: asyncio.Task[None] | None = None
         self._asleep = False  # suspended here since nobody used it; the next use wakes it
         self._slept: Any = None  # the guest that ran then
+        self._origin: Origin = "there"
+        self._root: str | None = None
 
     # --- opening and leaving
 
@@ -136,6 +139,7 @@ class Sandbox:
         async with locked(store, self.backend, self.name):
             place, record, origin = await find_or_create(self._wanted(), config, store, create=create)
             self._place, self._record, self.id = place, record, record.id
+            self._origin = origin
             try:
                 await self._attach(start=create)
             except BaseException:
@@ -145,6 +149,7 @@ class Sandbox:
                 if origin == "new":
                     await asyncio.to_thread(store.remove, record)
                 raise
+            await self._copy_in()
         return self
 
     def _settle(self) -> None:
@@ -237,6 +242,28 @@ class Sandbox:
                 f"'{self.name}' was switched off while nobody used it: its sessions begin anew",
                 stacklevel=3,
             )
+
+    async def _copy_in(self) -> None:
+        """Copy the workspace in where it is a copy that is not there yet, or not whole.
+
+        One that was cut is gone on with when the sandbox is opened again.
+        """
+        place, record = self._place, self._record
+        assert place is not None and record is not None
+        self._root = record.settings.get("workspace") if place.capabilities.copies else None
+        if self._root in (None, "private"):
+            self._root = None
+            return
+        try:
+            workspace = self.workspace
+            if record.copied and not (self._origin == "anew" and await workspace.is_empty()):
+                return
+            await workspace.copy_in(self._on_progress)
+            record.copied = True
+            await asyncio.to_thread(self._store.put, record)
+        except BaseException:
+            await asyncio.shield(self.close() if self.named else self.destroy())
+            raise
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
@@ -540,6 +567,15 @@ class Sandbox:
 
         return Files(self._channel, approve=self._approve_write)
 
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace where it is a copy of a directory here: what changed, and taking it over."""
+        from .workspace import Workspace
+
+        # A place on another machine leaves it to its guest where that is.
+        inside = self._the_place().workspace() or str(self._channel.guest.get("cwd"))
+        return Workspace(self._channel, self._store, self.id, self._root, inside, self._approve_write)
+
     async def _approve_write(self, path: str) -> None:
         await self._approve(approvals.Request(kind="write", text=path, backend=self.backend))
 
@@ -602,6 +638,7 @@ class Sandbox:
             "persistent": can.persistent,
             "suspend": can.suspend,
             "snapshot": can.snapshot,
+            "copies": can.copies,
             "network_off": can.network_off,
             "limits": sorted(can.limits),
             "verified": can.verified,

@@ -26,6 +26,7 @@ from .errors import ConfigError, HermesError
 __all__ = ["Lock", "SandboxRecord", "Store", "check_name", "owner", "owner_state"]
 
 _MAX_RECORD = 1 << 20
+_MAX_MANIFEST = 1 << 28
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 
 
@@ -33,8 +34,8 @@ class SandboxRecord(msgspec.Struct, kw_only=True):
     """What is known of one sandbox.
 
     ``created`` and ``last_used`` are seconds since the epoch. ``owner_pid`` and ``owner_boot`` say which
-    process made it (see ``owner``). ``options`` are what it was asked for with, ``settings`` what came of
-    them; ``locator`` is the backend's own.
+    process made it (see ``owner``). ``copied``: its workspace is a copy, which is whole. ``options`` are what
+    it was asked for with, ``settings`` what came of them; ``locator`` is the backend's own.
     """
 
     name: str
@@ -45,6 +46,7 @@ class SandboxRecord(msgspec.Struct, kw_only=True):
     owner_boot: str
     workspace: str | None = None
     named: bool = False
+    copied: bool = False
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     locator: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -130,6 +132,7 @@ class Store:
         self._root = (home or default_home()) / "state"
         self._records = self._root / "sandboxes"
         self._locks = self._root / "locks"
+        self._copies = self._root / "workspaces"
         self._pin = self._root / "auto.json"
 
     def get(self, backend: str, name: str) -> SandboxRecord | None:
@@ -209,6 +212,20 @@ class Store:
                     os.unlink(path)
                 except OSError as error:
                     raise _failed("remove", path, error) from error
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._manifest(record.id))
+
+    def put_manifest(self, ident: str, data: bytes) -> None:
+        """Keep what was copied into the sandbox of that id."""
+        self._write(self._manifest(ident), data)
+
+    def manifest(self, ident: str) -> bytes | None:
+        """Return what was copied into the sandbox of that id, None when that is not known."""
+        found = self._load(self._manifest(ident), _MAX_MANIFEST)
+        return found[0] if found is not None else None
+
+    def _manifest(self, ident: str) -> Path:
+        return self._copies / f"{check_name(ident, 'sandbox id')}.json"
 
     def lock(self, backend: str, name: str, timeout: float = 60.0) -> Lock:
         """Return the lock under which a sandbox of that name is made, attached to for the first time, or
@@ -258,7 +275,7 @@ class Store:
         record.last_used = max(record.last_used, data[1])
         return record
 
-    def _load(self, path: Path) -> tuple[bytes, float] | None:
+    def _load(self, path: Path, most: int = _MAX_RECORD) -> tuple[bytes, float] | None:
         """Return a file's bytes and the time it was last changed, or None when there is no such file."""
         try:
             fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -272,12 +289,12 @@ class Store:
                 raise _unreadable(path, "it is not a file")
             if facts.st_uid != os.geteuid():
                 raise _unreadable(path, f"it belongs to user {facts.st_uid}")
-            if facts.st_size > _MAX_RECORD:
+            if facts.st_size > most:
                 raise _unreadable(path, f"it has {facts.st_size} bytes")
             if facts.st_mode & 0o077:
                 os.fchmod(fd, 0o600)
             with open(fd, "rb", closefd=False) as file:
-                return file.read(_MAX_RECORD + 1), facts.st_mtime
+                return file.read(most + 1), facts.st_mtime
         except OSError as error:
             raise _unreadable(path, error.strerror or str(error)) from error
         finally:

@@ -13,9 +13,9 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from . import files, job, pty, sandbox, session
+from . import files, job, pty, sandbox, session, workspace
 
-__all__ = ["Files", "Job", "Pty", "Result", "Sandbox", "Shell", "Spill"]
+__all__ = ["Files", "Job", "Pty", "Result", "Sandbox", "Shell", "Spill", "Workspace"]
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -195,6 +195,23 @@ class Files(_Facade[files.Files]):
     get = _blocking(files.Files.get)
 
 
+class Workspace(_Facade[workspace.Workspace]):
+    """See :class:`hermes.Workspace`."""
+
+    @property
+    def root(self) -> str:
+        return self._inner.root
+
+    @property
+    def path(self) -> str:
+        return self._inner.path
+
+    status = _blocking(workspace.Workspace.status)
+    diff = _blocking(workspace.Workspace.diff)
+    pull = _blocking(workspace.Workspace.pull)
+    push = _blocking(workspace.Workspace.push)
+
+
 class Sandbox(_Facade[sandbox.Sandbox]):
     """See :class:`hermes.Sandbox`; opened by ``with``, or by :meth:`open`."""
 
@@ -253,6 +270,11 @@ class Sandbox(_Facade[sandbox.Sandbox]):
     def files(self) -> Files:
         """The files of the sandbox."""
         return Files(self._inner.files, self._portal)
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace where it is a copy of a directory here."""
+        return Workspace(self._inner.workspace, self._portal)
 
     run = _giving(Result.of, sandbox.Sandbox.run)
     exec = _giving(Result.of, sandbox.Sandbox.exec)

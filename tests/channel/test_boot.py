@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import zlib
@@ -85,6 +86,21 @@ def test_the_first_block_is_enough_to_attach() -> None:
             if isinstance(node, ast.ImportFrom) and node.level == 1:
                 assert {node.module} if node.module else {alias.name for alias in node.names} <= early.keys()
     assert len(first) < 4_000
+
+
+def test_all_operations_are_loaded() -> None:
+    """A module that registers operations and that nothing imports would be sent in vain."""
+    source = modules()["main"]
+    loaded = {
+        name
+        for part in ast.walk(ast.parse(source))
+        if isinstance(part, ast.FunctionDef) and part.name == "load"
+        for name in re.findall(r"\w+", ast.unparse(part))
+    }
+    with_operations = {
+        name for name, text in modules().items() if re.search(r"^@(\w+_)?op\(", text, re.M)
+    } - {"server"}
+    assert with_operations <= loaded
 
 
 def test_a_task_takes_only_what_it_imports() -> None:

@@ -74,6 +74,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         The limits that are enforced here, out of ``cpus``, ``memory``, ``pids`` and ``disk``.
     ``workspace``
         The kinds of workspace it can offer.
+    ``copies``
+        A workspace that is a directory of this machine is copied in by the caller, not mounted. ``create``
+        then makes an empty directory for every kind of workspace, and :meth:`Backend.workspace` names it.
     ``shared_kernel``
         A unix socket bound inside can be connected to from this machine, so ``direct_channel`` may work.
     ``judged``
@@ -94,6 +97,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     network_off: bool = False
     limits: frozenset[str] = frozenset()
     workspace: frozenset[WorkspaceKind] = frozenset()
+    copies: bool = False
     shared_kernel: bool = False
     judged: bool = False
     reaches_host: tuple[str, ...] = ()
@@ -263,6 +267,18 @@ class Backend(ABC):
             if kind not in can.workspace:
                 known = ", ".join(sorted(can.workspace)) or "none"
                 raise self._unsupported(f"workspace: {spec.workspace}", f"kinds it offers: {known}")
+        self.copied()
+
+    def copied(self) -> str | None:
+        """Return the directory of this machine that is copied in as the workspace, None when none is. Blocks.
+
+        :raises ConfigError: there is no such directory, or it would give away this machine
+        """
+        if not self.capabilities.copies or self.spec.workspace in (None, "private"):
+            return None
+        from ._workspace import checked_workspace
+
+        return checked_workspace(str(self.spec.workspace), self.spec.here)
 
     def settings(self) -> dict[str, Any]:
         """Return what a place of this spec is made with, and cannot change later: image, mounts, limits.

@@ -32,7 +32,7 @@ MARKER = b"HERMES-GUEST "
 MAX_NOISE = 1 << 20
 
 GUEST = Path(__file__).parent.parent / "guest"
-TYPES = frozenset({"Callable", "Dict", "List", "Optional", "Sequence", "Set", "Tuple", "Union"})
+TYPES = frozenset({"Callable", "Dict", "Iterable", "List", "Optional", "Sequence", "Set", "Tuple", "Union"})
 
 STRIPPED = 3  # counts the ways in which sources were stripped and packed
 ENTRY = "main"

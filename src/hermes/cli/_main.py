@@ -25,6 +25,8 @@ COMMANDS = {
     "shell": "shell",
     "jobs": "jobs",
     "fleet": "fleet",
+    "files": "files",
+    "workspace": "workspace",
     "sandbox": "sandbox",
     "setup": "setup",
     "doctor": "doctor",

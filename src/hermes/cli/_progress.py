@@ -5,8 +5,13 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ._report import clean
+from ._text import plural, size
+
+if TYPE_CHECKING:
+    from hermes.files import TransferStats
 
 OnProgress = Callable[[int, "int | None", str], None]
 
@@ -37,3 +42,20 @@ def progress(*, quiet: bool) -> Iterator[OnProgress | None]:
             bar.update(task, completed=done, total=total, description=name)
 
         yield show
+
+
+def summary(stats: TransferStats) -> str:
+    """Return in a sentence what a copy did."""
+    parts = [plural(stats.files, "file"), size(stats.bytes)]
+    for count, what in (
+        (stats.folders, "directory"),
+        (stats.links, "link"),
+        (stats.skipped, "skipped (no file, directory or link, or it vanished)"),
+        (stats.changed, "became shorter while being read"),
+        (stats.outside, "of the links lead out of the tree"),
+    ):
+        if count and what in ("directory", "link"):
+            parts.append(plural(count, what, "directories" if what == "directory" else None))
+        elif count:
+            parts.append(f"{count} {what}")
+    return "copied " + ", ".join(parts) + "."

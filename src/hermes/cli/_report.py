@@ -48,3 +48,21 @@ def report(error: BaseException, *, debug: bool) -> None:
     say(f"error: {type(error).__name__}: {error}")
     if not debug:
         say("       This is a fault of hermes. 'hermes --debug ...' shows where it happened.")
+
+
+async def confirmed(question: str) -> bool:
+    """Return whether somebody at the terminal says yes. The event loop goes on meanwhile."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        say("there is nobody to ask: give --yes.")
+        return False
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    import asyncio
+
+    loop, typed = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), typed.set)
+    try:
+        await typed.wait()
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

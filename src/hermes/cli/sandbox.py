@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +14,11 @@ from hermes.errors import HermesError, SandboxGone
 
 from . import _options as options
 from ._place import Chosen, choose
+from ._progress import progress, summary
 from ._records import Seen, chosen_for, find_record, look, remove, seen
-from ._report import report, say
+from ._report import confirmed, report, say
 from ._run import opened, run
-from ._text import age, plural, print_json, size, table
+from ._text import age, plural, print_json, table
 
 if TYPE_CHECKING:
     from hermes.files import TransferStats
@@ -98,7 +98,7 @@ def rm(
         if not records:
             print("No sandboxes.")
             return 0
-        if not yes and not _confirmed(f"Remove {plural(len(records), 'sandbox', 'sandboxes')}?"):
+        if not yes and not run(confirmed(f"Remove {plural(len(records), 'sandbox', 'sandboxes')}?")):
             say("nothing was removed.")
             return 125
     else:
@@ -112,15 +112,6 @@ def rm(
             report(error, debug=debug)
             failed = 125
     return failed
-
-
-def _confirmed(question: str) -> bool:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        say("there is nobody to ask: give --yes.")
-        return False
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 @app.command()
@@ -196,17 +187,15 @@ def cp(
     chosen = chosen_for(find_record(name, sandbox)) if name else choose(sandbox)
 
     async def work() -> TransferStats:
-        from ._progress import progress
-
         async with opened(chosen, create=False) as box:
             with progress(quiet=quiet) as show:
                 if far_source is not None:
-                    return await box.files.get(path or ".", target, on_progress=show)
-                return await box.files.put(source, path or ".", on_progress=show)
+                    return await box.files.get(path or ".", target, on_progress=show, resume=True)
+                return await box.files.put(source, path or ".", on_progress=show, resume=True)
 
     stats = run(work())
     if not quiet:
-        say(_summary(stats))
+        say(summary(stats))
     return 0
 
 
@@ -214,22 +203,6 @@ def _far(text: str) -> tuple[str, str] | None:
     """Return the sandbox and the path that NAME:PATH names, None when it is a path on this machine."""
     name, colon, path = text.partition(":")
     return (name, path) if colon and "/" not in name and name not in (".", "..") else None
-
-
-def _summary(stats: TransferStats) -> str:
-    parts = [plural(stats.files, "file"), size(stats.bytes)]
-    for count, what in (
-        (stats.folders, "directory"),
-        (stats.links, "link"),
-        (stats.skipped, "skipped (no file, directory or link, or it vanished)"),
-        (stats.changed, "became shorter while being read"),
-        (stats.outside, "of the links lead out of the tree"),
-    ):
-        if count and what in ("directory", "link"):
-            parts.append(plural(count, what, "directories" if what == "directory" else None))
-        elif count:
-            parts.append(f"{count} {what}")
-    return "copied " + ", ".join(parts) + "."
 
 
 @app.command()

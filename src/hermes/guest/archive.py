@@ -10,7 +10,7 @@ import errno
 import os
 import stat
 import struct
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple
 
 BLOCK = 512
 CHUNK = 1 << 18
@@ -116,13 +116,18 @@ def padded(data: bytes) -> bytes:
     return data + bytes(-len(data) % BLOCK)
 
 
-def pack(top: bytes, write: Callable[[bytes], Any], stats: Stats) -> None:
-    """Write the directory *top* as a stream; its own entry is called ``.``."""
+def pack(
+    top: bytes, write: Callable[[bytes], Any], stats: Stats, names: Optional[Iterable[bytes]] = None
+) -> None:
+    """Write the directory *top* as a stream; its own entry is called ``.``.
+
+    :param names: what to write of it, in this order; directories without what is in them
+    """
     parts: List[bytes] = []
     held = 0
     if not stat.S_ISDIR(os.stat(top).st_mode):
         raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-    for part in _pack(os.path.join(top, b""), stats):
+    for part in _pack(os.path.join(top, b""), stats, names):
         parts.append(part)
         held += len(part)
         if held >= CHUNK:
@@ -131,8 +136,9 @@ def pack(top: bytes, write: Callable[[bytes], Any], stats: Stats) -> None:
     write(b"".join(parts) + bytes(2 * BLOCK))
 
 
-def _pack(top: bytes, stats: Stats) -> Iterator[bytes]:
-    todo = [b"."]
+def _pack(top: bytes, stats: Stats, names: Optional[Iterable[bytes]]) -> Iterator[bytes]:
+    todo = [b"."] if names is None else list(names)[::-1]
+    deep = names is None
     while todo:
         name = todo.pop()
         path = top + name
@@ -140,7 +146,7 @@ def _pack(top: bytes, stats: Stats) -> Iterator[bytes]:
         try:
             info = os.lstat(path)
             if stat.S_ISDIR(info.st_mode):
-                names = sorted(os.listdir(path), reverse=True)
+                inside = sorted(os.listdir(path), reverse=True) if deep else []
             elif stat.S_ISLNK(info.st_mode):
                 link = os.readlink(path)
             elif stat.S_ISREG(info.st_mode):
@@ -157,7 +163,7 @@ def _pack(top: bytes, stats: Stats) -> Iterator[bytes]:
         if stat.S_ISDIR(info.st_mode):
             stats.folders += 1
             yield header(name, b"5", mode, 0, mtime)
-            todo.extend(one if name == b"." else name + b"/" + one for one in names)
+            todo.extend(one if name == b"." else name + b"/" + one for one in inside)
         elif stat.S_ISLNK(info.st_mode):
             stats.links += 1
             yield header(name, b"2", mode, 0, mtime, link)

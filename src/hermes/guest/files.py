@@ -14,6 +14,7 @@ from .server import OpError, op
 SMALL = 1 << 17  # an answer of up to this many bytes is one message
 SLICE = 0.005  # seconds of work between two looks at the other clients
 KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "dir", stat.S_IFLNK: "link"}
+PART = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 UMASK = os.umask(0o077)
 os.umask(UMASK)
 
@@ -170,6 +171,7 @@ class Save:
         self.call = call
         self.path = os.path.realpath(path)
         self.temp = b""
+        self.keep = False  # what there is of it when the call ends
         self.size = 0
         if args.get("parents"):
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
@@ -186,17 +188,35 @@ class Save:
         if append:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             self.fd = os.open(self.path, flags, 0o666)
-        else:
-            if self.mode is None:
-                self.mode = stat.S_IMODE(info.st_mode) & 0o777 if info is not None else 0o666 & ~UMASK
-            self.temp = os.path.join(os.path.dirname(self.path), temporary())
+            return
+        if self.mode is None:
+            self.mode = stat.S_IMODE(info.st_mode) & 0o777 if info is not None else 0o666 & ~UMASK
+        folder = os.path.dirname(self.path)
+        part = args.get("part")
+        if part is None:
+            self.temp = os.path.join(folder, temporary())
             self.fd = os.open(self.temp, CREATE, 0o600)
+            return
+        if not (isinstance(part, str) and part.isalnum()):
+            raise ValueError("not the name of a part: %r" % (part,))
+        self.keep = True
+        self.temp = os.path.join(folder, b".hermes-" + part.encode("ascii") + b".part")
+        self.fd = os.open(self.temp, PART, 0o600)
+        info = os.fstat(self.fd)
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink != 1:
+            os.close(self.fd)
+            raise irregular(text_of(self.temp))
 
     def write(self, data: bytes) -> None:
         write_all(self.fd, data)
         self.size += len(data)
 
     def commit(self) -> None:
+        self.finish()
+        self.call.reply({"bytes": self.size})
+
+    def finish(self) -> None:
+        """Give the file its mode, time and name."""
         if self.mode is not None:
             if self.temp and self.owner is not None:
                 self._keep_owner(self.owner)
@@ -209,7 +229,6 @@ class Save:
         if self.temp:
             os.rename(self.temp, self.path)
             self.temp = b""
-        self.call.reply({"bytes": self.size})
 
     def _keep_owner(self, owner: os.stat_result) -> None:
         try:
@@ -223,7 +242,7 @@ class Save:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
-        if self.temp:
+        if self.temp and not self.keep:
             try:
                 os.unlink(self.temp)
             except OSError:
@@ -235,6 +254,7 @@ class Save:
             if self.fd >= 0:
                 step()
         except OSError as error:
+            self.keep = False  # a disk that is full needs the room
             self.abort()
             problem = fault(error, self.call.args["path"], written=self.size)
             self.call.fail(problem.code, str(problem), **problem.context)
@@ -254,13 +274,20 @@ def _save(guest: Any, call: Any, append: bool) -> None:
         save.guarded(whole)
         return
 
+    save_stream(save, save.commit, save.abort)
+
+
+def save_stream(save: Save, end: Callable[[], None], leave: Callable[[], None]) -> None:
+    """Write what the client sends; *end* follows the last of it, *leave* when that will not come."""
+    call = save.call
+
     def take(data: bytes, _chan: int) -> None:
         save.guarded(lambda: save.write(data))
         call.grant(len(data))
 
     call.on_data = take
-    call.on_eof = lambda: save.guarded(save.commit)
-    call.on_cancel = save.abort
+    call.on_eof = lambda: save.guarded(end)
+    call.on_cancel = leave
 
 
 @file_op("file.write")

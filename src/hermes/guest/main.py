@@ -127,9 +127,9 @@ def serve(options: Dict[str, Any], listener: socket.socket) -> None:
 
 def load(guest: Any) -> None:
     """Import what does the work, once the first client was greeted."""
-    from . import files, ops, ports, tree
+    from . import files, glob, ops, parts, ports, tree
 
-    del files, ports, tree  # imported for the operations that they register
+    del files, glob, parts, ports, tree  # imported for the operations that they register
     ops.install(guest)
     if guest.held is not None:
         from . import login

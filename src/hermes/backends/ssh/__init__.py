@@ -66,7 +66,8 @@ class SshBackend(Backend):
             isolation="remote",
             persistent=True,
             suspend=self._releases,
-            workspace=frozenset({"private"}),
+            copies=True,
+            workspace=frozenset({"private", "here", "path"}),
             judged=True,
             verified="real",
         )
@@ -152,7 +153,7 @@ class SshBackend(Backend):
     def guest_options(self) -> Mapping[str, Any]:
         return {
             "host": True,
-            "private": self.spec.workspace == "private",
+            "private": self.spec.workspace is not None,  # a directory of its own, whether empty or a copy
             "workdir": self._where().settings.workdir,
             "label": {
                 "name": self.spec.name,
