@@ -16,6 +16,8 @@ mount --bind "$dir/root" /root
 mount --bind "$dir/tmp" /tmp
 mount --bind "$dir/var-tmp" /var/tmp
 mount -t tmpfs -o mode=1777 shm /dev/shm
+cat /proc/sys/kernel/random/uuid >"$dir/boot_id"
+mount --bind "$dir/boot_id" /proc/sys/kernel/random/boot_id
 [ ! -e "$dir/prepare" ] || . "$dir/prepare"
 cd /
 exec /usr/sbin/sshd -D -e -f "$3" 2>>"$dir/sshd.log"

@@ -138,16 +138,84 @@ class Link:
 
 
 class Machine:
-    """A machine of a test's own, with namespaces, homes, an sshd, and a link to it."""
+    """A machine of a test's own, with namespaces, homes, an sshd, and a link to it. Needs root."""
 
     DELAY = 25.0
 
-    def __init__(self, folder: Path, host: Host, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, folder: Path, *, sshd: str = "", delay: float = DELAY) -> None:
         self.folder = folder
-        self.host = host
-        self.process = process
         self.link = Link(folder / "control")
         self.home = folder / "home"
+        self._sshd = sshd
+        self._delay = delay
+        self._net = ""
+        self._parts = near()
+        subprocess.run(
+            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key"], check=True, timeout=20
+        )
+
+    @property
+    def host(self) -> Host:
+        """How it is reached."""
+        config, known = (str(self.folder / name) for name in ("config", "known_hosts"))
+        there = f"{self._net}.2"
+        return replace(self._parts, alias="own", address=there, port=22, config=config, known_hosts=known)
+
+    def start(self) -> None:
+        """Switch it on. Blocks until its sshd answers."""
+        for _ in range(20):
+            # Somebody else's machine may have the number.
+            net = self._net or f"198.18.{random.randrange(100, 250)}"
+            self.process = self._boot(net)
+            if self._comes(lambda: b"ready" in (self.folder / "link.log").read_bytes()):
+                break
+            self.stop()
+        self._net = net
+        kind, key = (self.folder / "host_key.pub").read_text().split()[:2]
+        (self.folder / "known_hosts").write_text(f"{net}.2 {kind} {key}\n")
+        old, new = self._parts, self.host
+        text = Path(old.config).read_text()
+        for was, now in (
+            (f"Host {old.alias}", f"Host {new.alias}"),
+            (f"HostName {old.address}", f"HostName {new.address}"),
+            (f"Port {old.port}", f"Port {new.port}"),
+            (old.known_hosts, new.known_hosts),
+        ):
+            text = text.replace(was, now)
+        (self.folder / "config").write_text(text)
+        if not self._comes(lambda: _listens(new.address)):
+            raise AssertionError(f"the machine did not come up: {self.log()}")
+
+    def _boot(self, net: str) -> subprocess.Popen[bytes]:
+        own = {"ListenAddress": f"{net}.2:22", "HostKey": str(self.folder / "host_key"), "PidFile": "none"}
+        theirs = Path(self._parts.config).with_name("sshd_config").read_text().splitlines()
+        lines = [f"{word} {own[word]}" if (word := line.split(" ")[0]) in own else line for line in theirs]
+        (self.folder / "sshd_config").write_text("\n".join([self._sshd, *lines]) + "\n")
+        with (self.folder / "link.log").open("wb") as log:
+            return subprocess.Popen(
+                [
+                    *(sys.executable, TESTS / "_netlag.py", "--here", f"{net}.1", "--there", f"{net}.2"),
+                    *("--control", self.folder / "control", "--delay", str(self._delay)),
+                    *("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"),
+                    *("sh", TESTS / "_machine.sh", self.folder, "own", self.folder / "sshd_config"),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def _comes(self, true: Callable[[], bool]) -> bool:
+        end = time.monotonic() + 10
+        while time.monotonic() < end and self.process.poll() is None:
+            if true():
+                return True
+            time.sleep(0.02)
+        return False
+
+    def stop(self) -> None:
+        """Switch it off, with all that runs on it. Its disks stay."""
+        self.process.terminate()
+        self.process.wait(20)
 
     def log(self) -> str:
         """Return what its sshd has logged."""
@@ -213,88 +281,23 @@ def _children(pid: int) -> list[int]:
 
 @contextlib.contextmanager
 def machine(*, prepare: str = "", sshd: str = "", delay: float = Machine.DELAY) -> Iterator[Machine]:
-    """Bring up a machine; it is gone afterwards, with all that runs on it. Blocks, and needs root.
+    """Bring up a machine; it is gone afterwards, with all that runs on it. Blocks.
 
     :param prepare: shell text that root runs there first, to mount or hide something
     :param sshd: more lines for its sshd, which win
     """
-    parts = near()
     # Not among temporary files: the machine has its own.
     folder = Path(tempfile.mkdtemp(prefix="hermes-machine-", dir="/run"))
     folder.chmod(0o755)
     (folder / "prepare").write_text(prepare)
-    subprocess.run(
-        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key"], check=True, timeout=20
-    )
-    process, there = _start(folder, Path(parts.config).parent, sshd, delay)
+    made = Machine(folder, sshd=sshd, delay=delay)
     try:
-        known = folder / "known_hosts"
-        key = " ".join((folder / "host_key.pub").read_text().split()[:2])
-        known.write_text(f"{there} {key}\n")
-        text = (
-            Path(parts.config)
-            .read_text()
-            .replace("Host near", "Host own")
-            .replace(parts.known_hosts, str(known))
-        )
-        text = text.replace(f"HostName {parts.address}", f"HostName {there}").replace(
-            f"Port {parts.port}", "Port 22"
-        )
-        (folder / "config").write_text(text)
-        host = replace(
-            parts, alias="own", address=there, port=22, config=str(folder / "config"), known_hosts=str(known)
-        )
-        _wait_for(lambda: _listens(there), process)
-        yield Machine(folder, host, process)
+        made.start()
+        yield made
     finally:
-        process.terminate()
-        process.wait(20)
+        made.stop()
         # The mounts went with the namespace.
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _start(folder: Path, parts: Path, sshd: str, delay: float) -> tuple[subprocess.Popen[bytes], str]:
-    theirs = (parts / "sshd_config").read_text().splitlines()
-    for _ in range(20):
-        # Somebody else's machine may have the number.
-        net = f"198.18.{random.randrange(100, 250)}"
-        here, there = f"{net}.1", f"{net}.2"
-        own = {
-            "ListenAddress": f"{there}:22",
-            "HostKey": str(folder / "host_key"),
-            "PidFile": "none",
-        }
-        lines = [f"{word} {own[word]}" if (word := line.split(" ")[0]) in own else line for line in theirs]
-        (folder / "sshd_config").write_text("\n".join([sshd, *lines]) + "\n")
-        log = (folder / "link.log").open("wb")
-        process = subprocess.Popen(
-            [
-                *(sys.executable, TESTS / "_netlag.py", "--here", here, "--there", there),
-                *("--control", folder / "control", "--delay", str(delay)),
-                *("unshare", "--mount", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"),
-                *("sh", TESTS / "_machine.sh", folder, "own", folder / "sshd_config"),
-            ],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-        log.close()
-        if _wait_for(lambda: b"ready" in (folder / "link.log").read_bytes(), process, must=False):
-            return process, there
-    raise AssertionError((folder / "link.log").read_text())
-
-
-def _wait_for(true: Callable[[], bool], process: subprocess.Popen[bytes], *, must: bool = True) -> bool:
-    end = time.monotonic() + 10
-    while time.monotonic() < end and process.poll() is None:
-        if true():
-            return True
-        time.sleep(0.02)
-    if must:
-        raise AssertionError("the machine did not come up")
-    process.kill()
-    process.wait()
-    return False
 
 
 def _listens(address: str) -> bool:

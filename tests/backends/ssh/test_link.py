@@ -184,6 +184,29 @@ async def test_a_client_that_sleeps(own: Machine, seconds: int) -> None:
     assert own.strangers() == {}
 
 
+@pytest.mark.parametrize("seconds", [0, 4], ids=["at-once", "after-a-while"])
+async def test_a_machine_that_is_restarted(own: Machine, open_on: Open, seconds: int) -> None:
+    """What ran there is gone, which is not the same as out of reach; it is not run again, and files stay."""
+    box = await open_on(own.host, name="restarted", **LINK)
+    seen = bytearray()
+    run = asyncio.create_task(box.run(COUNT, on_output=seen.extend))
+    await asyncio.sleep(1)
+    await asyncio.to_thread(own.stop)
+    await asyncio.sleep(seconds)
+    await asyncio.to_thread(own.start)
+    with stopwatch(25), pytest.raises(hermes.SandboxGone) as caught:
+        await run
+    assert not isinstance(caught.value, hermes.Unreachable)
+    assert "restarted" in f"{caught.value} {caught.value.context} {caught.value.hint}"
+    assert seen
+    assert COUNTED.startswith(bytes(seen))
+    await box.close()
+    again = await open_on(own.host, name="restarted", **LINK)
+    assert (await again.run("cat ran")).text == "ran\n"
+    await again.destroy()
+    assert own.strangers() == {}
+
+
 @pytest.mark.parametrize("command", ["sleep {}", "trap '' TERM; (setsid sleep {} &); sleep {} | sleep {}"])
 async def test_a_timeout_ends_all_within_a_second(own: Machine, open_on: Open, command: str) -> None:
     box = await open_on(own.host)

@@ -154,3 +154,30 @@ async def test_hosts_on_the_way(open_on: Open) -> None:
         assert (await box.run("uname -n")).text == "own\n"
         await box.destroy()
         assert own.strangers() == {}
+
+
+async def test_several_machines_by_name(host: Host, hermes_home: Path) -> None:
+    """Each has its own; what one does not say is as in the section for all."""
+    hermes_home.mkdir(0o700)
+    (hermes_home / "config.yaml").write_text(
+        f"""
+ssh:
+  user: {host.user}
+  key: {host.key}
+  config_file: {host.config}
+  hosts:
+    one:
+      host: {host.address}
+      port: {host.port}
+    two:
+      host: near
+      user: hermes-dash
+"""
+    )
+    options: dict[str, Any] = {"workspace": "private", "approval": "off"}
+    async with hermes.Sandbox("ssh:one", **options) as one, hermes.Sandbox("ssh:two", **options) as two:
+        assert (await one.run("id -un")).text == f"{host.user}\n"
+        assert (await two.run("id -un")).text == "hermes-dash\n"
+        assert one.id != two.id
+    with pytest.raises(hermes.HermesError):
+        await hermes.Sandbox("ssh:a..b", connect_timeout=2, **options).open()
