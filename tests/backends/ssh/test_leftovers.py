@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -31,7 +32,9 @@ async def clean(own: Machine) -> AsyncIterator[Machine]:
     yield own
     own.link.reset(0)
     for pid in own.strangers():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    await until(lambda: not own.strangers())
     inside = Path(f"/proc/{own.first}/root")
     for path in sorted(own.files(), reverse=True):
         whole = inside / path.lstrip("/")
@@ -160,7 +163,8 @@ async def test_a_guest_that_was_killed(clean: Machine, open_on: Open) -> None:
     run = asyncio.create_task(box.run("sleep 1000", session="mine"))
     await asyncio.sleep(0.3)
     for pid in clean.strangers():
-        os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     with pytest.raises(SandboxGone):
         await run
     await box.close()
