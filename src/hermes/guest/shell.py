@@ -267,9 +267,10 @@ class Shell:
             self._write_command(task.text + b"\n")
         except OSError as error:
             self.current = None
-            task.finish(126, self.cwd)
+            task.refused = "the command could not be handed to the shell, and was not run: %s" % error
             for watch in task.watches:
-                watch.call.fail("no_space", "the command could not be handed to the shell: %s" % error)
+                watch.call.fail("no_space", task.refused)
+            task.finish(126, self.cwd)
             self.guest.loop.call_soon(self._next)
             return
         task.begin()
