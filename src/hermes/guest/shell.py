@@ -118,6 +118,7 @@ class Shell:
         self.closing = False
         self.failures = 0
         self.mark = ""  # of this shell and what it starts
+        self.turn = 0  # how many commands it was given in all
         self.last = 0  # exit code of the last command: what $? is in the next
         self._number = 0  # how many commands this shell was given; it counts too
         self._reports = 0  # how many reports came from it: one more, after its start
@@ -186,6 +187,13 @@ class Shell:
         """Return a script that gives another shell this one's variables and functions."""
         return self.state.script() if self.state is not None else None
 
+    def defined(self) -> bytes:
+        """Return the part of that script which tells this session from a fresh one."""
+        if self.state is None or self.first is None:
+            return b""
+        fresh = {line for line in self.first.script().split(b"\n") if line.startswith(b"declare -")}
+        return b"\n".join(line for line in self.state.script().split(b"\n") if line not in fresh)
+
     def _died(self) -> None:
         nanny = self.nanny
         assert nanny is not None and nanny.status is not None
@@ -249,6 +257,7 @@ class Shell:
     # --- running commands
 
     def submit(self, task: ShellTask) -> None:
+        self.turn += 1
         self.queue.append(task)
         self._next()
 

@@ -1,0 +1,445 @@
+"""The approval point of one sandbox: everything that is to happen in it passes here first.
+
+It knows what judges need and requests do not say: where a session is and what it has defined, what was typed
+at a terminal so far. Sessions are followed by the judge's own account of each command. Where that cannot be
+trusted (a command failed, another client used the session) the guest is asked what the shell has now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from hermes.errors import HermesError
+
+from . import (
+    UNKNOWN,
+    USER_RULE,
+    Advise,
+    AllowAll,
+    Decision,
+    Judge,
+    Kind,
+    Log,
+    Mode,
+    Nobody,
+    OnApproval,
+    Request,
+    check,
+    decide,
+    refusal,
+)
+from .grants import Grants
+
+__all__ = ["Fetched", "Gate", "Place", "Ticket", "Typed"]
+
+MAX_STDIN = 1 << 17  # bytes of input that are judged with their command
+UNSURE = "what this session has defined is not known: another client uses it, or it is too much"
+TRIES = 5  # at a session that other clients use too
+
+
+class Place(msgspec.Struct, kw_only=True):
+    """Where a sandbox is: what every request says."""
+
+    backend: str
+    host: str = ""
+    cwd: str | None = None
+    home: str | None = None
+    workspace: str | None = None
+    agent_home: str | None = None
+
+
+class Fetched(NamedTuple):
+    """What the guest says of a session: is it there, how many commands it was given, its state."""
+
+    known: bool
+    turn: int
+    busy: bool
+    whole: bool
+    cwd: str
+    script: str
+
+
+class _Session:
+    """What is known of a session. ``turn`` is None when the guest has to be asked."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.idle = asyncio.Event()
+        self.idle.set()
+        self.running = 0
+        self.turn: int | None = None
+        self.state: Any = None
+        self.cwd: str | None = None
+        self.sure = True
+
+
+class Ticket:
+    """A command that may run. ``args`` go with its call, ``sent`` is called at once after that was sent.
+
+    The session is kept for it until then, so that what was judged is what runs.
+    """
+
+    def __init__(self, session: _Session | None = None, after: Any = None, *, moves: bool = True) -> None:
+        self.args: dict[str, Any] = {}
+        self._session = session
+        self._before = None if session is None else session.state
+        self._after = after
+        self._moves = moves
+        self._holds = session is not None
+        self._runs = False
+        if session is not None:
+            self.args["turn"] = session.turn
+
+    def sent(self) -> None:
+        session = self._session
+        if session is None or not self._holds:
+            return
+        self._holds = False
+        if self._moves:
+            self._runs = True
+            session.running += 1
+            session.idle.clear()
+            session.turn = None if session.turn is None else session.turn + 1
+            session.state = self._after
+        session.lock.release()
+
+    def void(self) -> None:
+        """Say that it was sent and did not run."""
+        if self._session is not None and self._session.state is self._after:
+            self._session.state = self._before
+
+    def ended(self, cwd: str | None = None, *, well: bool = False) -> None:
+        """Say that it has run, and whether as it was foreseen; without that the session is looked at anew."""
+        session = self._session
+        if session is None:
+            return
+        if self._holds:  # it was not sent
+            self._holds = False
+            session.lock.release()
+        if not self._runs:
+            if not well and self._moves:
+                session.turn = None
+            return
+        self._runs = False
+        session.running -= 1
+        if not session.running:
+            session.idle.set()
+        if not well or getattr(self._after, "cwd", cwd) != cwd:
+            session.turn = None
+        session.cwd = cwd or session.cwd
+
+
+class Gate:
+    """Asks the judge, what was granted, and the person, for all that one client does in one sandbox."""
+
+    def __init__(
+        self,
+        judge: Judge,
+        place: Place,
+        *,
+        mode: Mode = "ask",
+        on_approval: OnApproval | Nobody | None = None,
+        scope: Literal["all", "rules"] = "all",
+        fetch: Callable[[str], Awaitable[Fetched]] | None = None,
+        env: Mapping[str, str] | None = None,
+        grants: Grants | None = None,
+        log: Log | None = None,
+        advise: Advise | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        """Nothing is asked yet.
+
+        :param scope: ``rules`` for a place that is a sandbox: only what the user's own rules block is refused
+        :param fetch: returns what the guest says of a session
+        :param env: variables of every session
+        """
+        self.judge = judge
+        self.place = place
+        self.mode = mode
+        self.scope = scope
+        self._on_approval = on_approval
+        self._fetch = fetch
+        self._env = dict(env or {})
+        self._grants = grants
+        self._log = log
+        self._advise = advise
+        self._timeout = timeout
+        self._sessions: dict[str, _Session] = {}
+        self._follows = fetch is not None and not isinstance(judge, AllowAll)
+
+    def request(self, kind: Kind, text: str, *, cwd: str | None = None, **more: Any) -> Request:
+        """Return a request in this place."""
+        place = self.place
+        return Request(
+            kind=kind,
+            text=text,
+            cwd=cwd or place.cwd,
+            backend=place.backend,
+            host=place.host,
+            home=place.home,
+            workspace=place.workspace,
+            agent_home=place.agent_home,
+            **more,
+        )
+
+    async def check(self, request: Request, state: Any = None, decision: Decision | None = None) -> Decision:
+        """Return the decision when a request may go ahead.
+
+        :raises Refused: it may not
+        """
+        if self.scope == "rules":
+            decision = decision or decide(self.judge, request, state)
+            if decision.action != "block" or not (decision.rule or "").startswith(USER_RULE):
+                return decision
+        return await check(
+            self.judge,
+            request,
+            mode=self.mode,
+            on_approval=self._on_approval,
+            state=state,
+            decision=decision,
+            grants=self._grants,
+            log=self._log,
+            advise=self._advise,
+            timeout=self._timeout,
+        )
+
+    # --- commands
+
+    async def command(
+        self,
+        kind: Kind,
+        text: str,
+        *,
+        session: str | None = None,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: object = None,
+        moves: bool = True,
+    ) -> Ticket:
+        """Return leave to run a command.
+
+        :param session: whose state it begins with, None for a shell of its own
+        :param cwd: as it was asked for, perhaps relative
+        :param stdin: what it will read: bytes, text, or something that yields them
+        :param moves: it runs in the session itself, and changes it
+        :raises Refused: it may not run
+        """
+        given = {"session": session if kind == "run" else None, "stdin": _stdin_text(stdin)}
+        if session is None or not self._follows:
+            state = self._with(None, self._env)
+            request = self.request(kind, text, cwd=self._at(self.place.cwd, cwd), **given)
+            await self.check(request, *self._decided(request, state, env))
+            return Ticket()
+        known = self._sessions.setdefault(session, _Session())
+        await known.lock.acquire()
+        try:
+            if known.turn is None or not known.sure:
+                await known.idle.wait()
+                await self._load(session, known)
+            request = self.request(kind, text, cwd=self._at(known.cwd, cwd), **given)
+            state, decision = self._decided(request, known.state, env)
+            if decision.action == "allow" and decision.after is None:
+                self._follows = False  # a judge that looks at each command by itself
+            elif not known.sure and decision.action == "allow":
+                reason = (
+                    "what this session has defined is not known: another client uses it, or it is too much"
+                )
+                decision = msgspec.structs.replace(
+                    decision, action="ask", reason=reason, key="", read_only=False
+                )
+            decision = await self.check(request, state, decision)
+        except BaseException:
+            known.lock.release()
+            raise
+        if env or cwd is not None:
+            known.sure = known.sure and not moves  # what was set for this command alone is not the session's
+        return Ticket(known, decision.after, moves=moves)
+
+    def _decided(self, request: Request, state: Any, env: Mapping[str, str] | None) -> tuple[Any, Decision]:
+        """Return the state in which a command would run, and the decision on it and on its variables."""
+        if not env or isinstance(self.judge, AllowAll):
+            return state, decide(self.judge, request, state)
+        setting = msgspec.structs.replace(request, text=_exports(env), stdin=None)
+        first = decide(self.judge, setting, state)
+        if first.after is not None:
+            state = first.after
+        decision = decide(self.judge, request, state)
+        if _rank(first) > _rank(decision):
+            names = ", ".join(env)
+            decision = msgspec.structs.replace(
+                decision,
+                action=first.action,
+                reason=f"by a variable that is set for it ({names}): {first.reason}",
+                rule=first.rule,
+                severity=first.severity,
+                span=None,
+            )
+        # The values are part of what is approved: a grant for one does not hold for another.
+        key = decision.key and f"{decision.key}\n{setting.text}"
+        return state, msgspec.structs.replace(decision, key=key, read_only=False)
+
+    def _with(self, state: Any, env: Mapping[str, str]) -> Any:
+        if not env or not self._follows:
+            return state
+        return decide(self.judge, self.request("run", _exports(env)), state).after
+
+    def _at(self, base: str | None, cwd: str | None) -> str | None:
+        if cwd is None:
+            return base
+        cwd = os.fspath(cwd)
+        if cwd == "~" or cwd.startswith("~/"):
+            return None if self.place.home is None else os.path.normpath(self.place.home + cwd[1:])
+        if cwd.startswith("~") or (base is None and not os.path.isabs(cwd)):
+            return None
+        return os.path.normpath(os.path.join(base or "/", cwd))
+
+    async def _load(self, name: str, known: _Session) -> None:
+        """Ask the guest what a session has defined, and let the judge read it."""
+        assert self._fetch is not None
+        found = await self._fetch(name)
+        known.turn = found.turn
+        known.cwd = found.cwd or self.place.cwd
+        if not found.known:
+            known.state, known.sure = self._with(None, self._env), True
+            known.cwd = self.place.cwd
+            return
+        script = _undone(known.state, found.script) + found.script
+        request = self.request("run", script, cwd=known.cwd, session=name)
+        before = known.state if known.state is not None else self._with(None, self._env)
+        after = decide(self.judge, request, before).after
+        known.state = before if after is None else after
+        known.sure = after is not None and found.whole and not found.busy
+
+    def moved(self, name: str, tries: int, error: HermesError) -> None:
+        """Note that a session is not as it was known. After some tries that is an error.
+
+        :raises HermesError: the one that is given
+        """
+        if name in self._sessions:
+            self._sessions[name].turn = None
+        if tries >= TRIES:
+            raise error
+
+    def forget(self, name: str) -> None:
+        """Forget a session that was closed, with what it was granted."""
+        self._sessions.pop(name, None)
+        if self._grants is not None:
+            self._grants.forget(name)
+
+    def forget_all(self) -> None:
+        """Forget what sessions have: the next guest may be another one."""
+        self._sessions.clear()
+
+
+class Typed:
+    """What goes to the standard input of one program. A line is judged as a whole, in however many pieces.
+
+    At a terminal the shell acts on a line when Enter is pressed. What was typed before is kept, and judged
+    with what follows; Ctrl-C throws it away, here as there.
+    """
+
+    def __init__(self, gate: Gate, reader: str, *, tty: bool) -> None:
+        self._gate = gate
+        self._reader = reader
+        self._tty = tty
+        self._pending = b""
+        self._state: Any = None
+
+    async def approve(self, data: bytes) -> None:
+        """Return when it may be written.
+
+        :raises Refused: it may not; nothing of it may be written
+        """
+        whole = self._pending + data
+        if self._tty:
+            whole = whole.rpartition(b"\x03")[2]
+        text = whole.decode("utf-8", "replace").replace("\r", "\n")
+        if not _SILENT.fullmatch(text):
+            request = self._gate.request("input", text, reader=self._reader)
+            decision = await self._gate.check(request, self._state)
+            if _ENTER.search(text):
+                self._state = decision.after
+        self._pending = _open_line(whole)[-MAX_STDIN:]
+
+    def forbid(self, data: bytes) -> None:
+        """Refuse what is blocked in what a person types, key by key; nothing else is asked about.
+
+        Whoever types is who would be asked.
+
+        :raises Refused: what Enter would send is blocked; the line is forgotten
+        """
+        line = self._pending
+        for code in data:
+            key = bytes((code,))
+            if key in b"\r\n":
+                self._pending = line
+                self._forbid_line()
+                line = b""
+            elif key in b"\x7f\x08":
+                line = line.decode("utf-8", "ignore")[:-1].encode()
+            elif key in b"\x03\x15":
+                line = b""
+            else:
+                line += key
+        self._pending = line
+
+    def _forbid_line(self) -> None:
+        text, self._pending = self._pending.decode("utf-8", "replace"), b""
+        if not text.isprintable() or not text.strip():  # moved about in, or taken from the history
+            return
+        request = self._gate.request("input", text + "\n", reader=self._reader)
+        decision = decide(self._gate.judge, request, self._state)
+        if decision.action == "block":
+            raise refusal(request, decision.reason, decision.rule)
+        self._state = decision.after
+
+
+_ENTER = re.compile(r"[\n\x0f]")
+# Keys that do nothing by themselves: white space, control characters, cursor keys.
+_SILENT = re.compile(r"(?:\x1b[\[O][0-9;]*[A-Za-z~]|[\x00-\x09\x0b-\x20\x7f])*|\s*")
+
+
+def _open_line(whole: bytes) -> bytes:
+    """Return what the program has not acted on yet: the last line, and those before that go on in it."""
+    lines = whole.replace(b"\r", b"\n").split(b"\n")
+    start = len(lines) - 1
+    while start and (len(lines[start - 1]) - len(lines[start - 1].rstrip(b"\\"))) % 2:
+        start -= 1
+    return b"\n".join(lines[start:])
+
+
+def _rank(decision: Decision) -> int:
+    return ("allow", "ask", "block").index(decision.action)
+
+
+def _exports(env: Mapping[str, str]) -> str:
+    return "export " + " ".join(f"{name}={shlex.quote(value)}" for name, value in env.items())
+
+
+def _stdin_text(stdin: object) -> str | None:
+    if stdin is None:
+        return None
+    if isinstance(stdin, str):
+        stdin = stdin.encode("utf-8", "surrogateescape")
+    if isinstance(stdin, bytes | bytearray | memoryview) and len(stdin) <= MAX_STDIN:
+        return bytes(stdin).decode("utf-8", "surrogateescape") or None
+    return UNKNOWN
+
+
+def _undone(state: Any, script: str) -> str:
+    """Return lines that take away what a session was thought to have and does not have."""
+    gone = [
+        name
+        for name in getattr(state, "functions", None) or ()
+        if re.fullmatch(r"[\w.:-]+", name) and not re.search(rf"^{re.escape(name)} \(\)", script, re.M)
+    ]
+    lines = ["unalias -a"] if getattr(state, "aliases", None) else []
+    return "".join(f"{line}\n" for line in lines + [f"unset -f {name}" for name in gone])
