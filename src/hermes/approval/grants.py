@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import hashlib
 import shlex
 import time
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ def proposed(request: Request, decision: Decision, now: float | None = None) -> 
     programs = decision.programs
     places = {program.cwd for program in programs}
     return Grant(
-        id=secrets.token_hex(4),
+        id=_ident(request, decision.key),
         key=decision.key,
         kind=request.kind,
         backend=request.backend,
@@ -85,6 +85,12 @@ def proposed(request: Request, decision: Decision, now: float | None = None) -> 
         created=now,
         expires=now + DAYS * 86400,
     )
+
+
+def _ident(request: Request, key: str) -> str:
+    """Return the same id for the same thing, so that what was shown can be found under it."""
+    whole = "\0".join((request.kind, request.backend, request.host, key))
+    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
 
 
 class GrantStore:

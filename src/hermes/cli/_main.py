@@ -28,6 +28,7 @@ COMMANDS = {
     "sandbox": "sandbox",
     "setup": "setup",
     "doctor": "doctor",
+    "approvals": "approvals",
     "config": "config",
     "bench": "bench",
 }
