@@ -45,9 +45,17 @@ class Small:
         variables, functions = dict(state.variables), dict(state.functions)
         for name, body in re.findall(r"^(\w+) ?\(\) ?\n?\{(.*?)\}", request.text, re.S | re.M):
             functions[name] = body.strip().rstrip(";").strip()
-        text = re.sub(r"^\w+ ?\(\) ?\n?\{.*?\}", "", request.text, flags=re.S | re.M)
+        text = request.text.replace("\\\n", "")
+        text = re.sub(r"^\w+ ?\(\) ?\n?\{.*?\}", "", text, flags=re.S | re.M)
         for part in re.split(r"[;\n]|&&|\|", text):
-            words = [_expand(word, variables) for word in shlex.split(part, comments=True)]
+            try:
+                words = [_expand(word, variables) for word in shlex.split(part, comments=True)]
+            except ValueError:
+                found.append(Decision(action="ask", reason="it cannot be read"))
+                continue
+            if words[:2] == ["unset", "-f"]:
+                functions.pop(words[2], None)
+                continue
             while words and words[0] in functions:
                 words = [*shlex.split(functions[words[0]]), *words[1:]]
             if not words:
@@ -94,7 +102,7 @@ def _one(request: Request, program: Program) -> Decision:
         return Decision(action="block", reason="sudo is denied", rule="user:deny-sudo")
     if words[0] == "make":
         return Decision(action="allow", rule="user:allow-make")
-    if words[0] == "rm" and any(word.startswith("-") and "r" in word for word in words):
+    if words[0] in ("rm", "/bin/rm") and any(word.startswith("-") and "r" in word for word in words):
         return _asked(request, [program], "it deletes a directory", "recursive-delete")
     if words[:2] == ("git", "push"):
         return _asked(request, [program], "it publishes", "git-push")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 from collections.abc import Sequence
 
 from . import Decision, Request
@@ -55,7 +56,7 @@ class Advisor:
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
-                    process.kill()
+                    os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
         if process.returncode:
             return f"(the advisor failed with exit code {process.returncode})"

@@ -22,8 +22,8 @@ from hermes.config import home as default_home
 from hermes.errors import HermesError
 from hermes.state import Lock
 
-from . import Decision, Request
-from .redact import redact
+from . import UNKNOWN, Decision, Request
+from .redact import MARK, found_in, redact
 
 __all__ = ["AuditLog"]
 
@@ -63,6 +63,7 @@ class AuditLog:
         :raises HermesError: code ``audit_unwritable``
         """
         secrets = _secrets(os.environ)
+        words = found_in(request.text)  # a pipe's two ends may tell only together that a word is one
         entry = {
             "time": round(time.time(), 3),
             "user": _user(),
@@ -76,7 +77,7 @@ class AuditLog:
             "kind": request.kind,
             "text": _short(redact(request.text, secrets)),
             "programs": [
-                _short(redact(" ".join(map(_quoted, program.argv)), secrets))
+                _short(redact(" ".join(_quoted(word, words) for word in program.argv), secrets))
                 for program in decision.programs[:50]
             ],
             "action": decision.action,
@@ -191,8 +192,10 @@ def _user() -> str:
         return str(os.getuid())
 
 
-def _quoted(word: str) -> str:
-    return word if word.isprintable() and "…" in word else shlex.quote(word)
+def _quoted(word: str, secrets: frozenset[str]) -> str:
+    if word in secrets:
+        return MARK
+    return word if UNKNOWN in word and word.isprintable() else shlex.quote(word)
 
 
 def _short(text: str) -> str:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from hermes.errors import HermesError
+from hermes.errors import HermesError, Refused
 
 from . import (
     UNKNOWN,
@@ -108,6 +108,7 @@ class Ticket:
             session.idle.clear()
             session.turn = None if session.turn is None else session.turn + 1
             session.state = self._after
+            session.cwd = getattr(self._after, "cwd", None) or session.cwd
         session.lock.release()
 
     def void(self) -> None:
@@ -242,18 +243,17 @@ class Gate:
         await known.lock.acquire()
         try:
             if known.turn is None or not known.sure:
-                await known.idle.wait()
                 await self._load(session, known)
             request = self.request(kind, text, cwd=self._at(known.cwd, cwd), **given)
             state, decision = self._decided(request, known.state, env)
+            if decision.action != "allow" and await self._load(session, known):
+                request = msgspec.structs.replace(request, cwd=self._at(known.cwd, cwd))
+                state, decision = self._decided(request, known.state, env)
             if decision.action == "allow" and decision.after is None:
                 self._follows = False  # a judge that looks at each command by itself
             elif not known.sure and decision.action == "allow":
-                reason = (
-                    "what this session has defined is not known: another client uses it, or it is too much"
-                )
                 decision = msgspec.structs.replace(
-                    decision, action="ask", reason=reason, key="", read_only=False
+                    decision, action="ask", reason=UNSURE, key="", read_only=False
                 )
             decision = await self.check(request, state, decision)
         except BaseException:
@@ -301,22 +301,28 @@ class Gate:
             return None
         return os.path.normpath(os.path.join(base or "/", cwd))
 
-    async def _load(self, name: str, known: _Session) -> None:
-        """Ask the guest what a session has defined, and let the judge read it."""
+    async def _load(self, name: str, known: _Session) -> bool:
+        """Ask the guest what a session has defined, let the judge read it; return whether that was news."""
         assert self._fetch is not None
+        await known.idle.wait()
         found = await self._fetch(name)
+        if found.turn == known.turn and known.sure:
+            return False
         known.turn = found.turn
-        known.cwd = found.cwd or self.place.cwd
+        known.cwd = found.cwd if found.known else self.place.cwd
         if not found.known:
             known.state, known.sure = self._with(None, self._env), True
-            known.cwd = self.place.cwd
-            return
+            return True
         script = _undone(known.state, found.script) + found.script
         request = self.request("run", script, cwd=known.cwd, session=name)
         before = known.state if known.state is not None else self._with(None, self._env)
-        after = decide(self.judge, request, before).after
+        try:
+            after = decide(self.judge, request, before).after
+        except Refused:
+            after = None
         known.state = before if after is None else after
         known.sure = after is not None and found.whole and not found.busy
+        return True
 
     def moved(self, name: str, tries: int, error: HermesError) -> None:
         """Note that a session is not as it was known. After some tries that is an error.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["MARK", "redact"]
+__all__ = ["MARK", "found_in", "redact"]
 
 MARK = "[secret]"
 
@@ -40,6 +40,15 @@ _KNOWN = re.compile(
     r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|$)",
     re.S,
 )
+
+
+def found_in(text: str) -> frozenset[str]:
+    """Return what looks like a secret in a text, so that it can be taken out elsewhere too."""
+    found = set(_KNOWN.findall(text))
+    for pattern in _PATTERNS:
+        for match in pattern.finditer(text):
+            found.add(match[0][len(match[1]) :].strip("\"'"))
+    return frozenset(found - {""})
 
 
 def redact(text: str, values: tuple[str, ...] = ()) -> str:
