@@ -90,7 +90,7 @@ class Pty:
     async def _type(self, data: bytes) -> None:
         """Pass on keys of the person at our own terminal, of which only what is blocked is refused."""
         if self._job._typed is not None:
-            self._job._typed.forbid(data)
+            await self._job._typed.forbid(data)
         await self._stream.send(data)
 
     async def send_keys(self, *keys: str) -> None:

@@ -251,6 +251,7 @@ class Sandbox:
             mode=self._mode or settings.mode,
             on_approval=self._on_approval,
             scope="all" if judged else "rules",
+            user_rules=[str(rule.get("id")) for rule in settings.rules],
             fetch=self._fetch_session,
             env=self._env,
             grants=Grants(),

@@ -99,9 +99,9 @@ def _one(request: Request, program: Program) -> Decision:
     if words[0] == "mkfs":
         return Decision(action="block", reason="it formats a disk", rule="mkfs", severity="hardline")
     if words[0] == "sudo":
-        return Decision(action="block", reason="sudo is denied", rule="user:deny-sudo")
+        return Decision(action="block", reason="sudo is denied", rule="user-deny-1")
     if words[0] == "make":
-        return Decision(action="allow", rule="user:allow-make")
+        return Decision(action="allow", rule="user-allow-1")
     if words[0] in ("rm", "/bin/rm") and any(word.startswith("-") and "r" in word for word in words):
         return _asked(request, [program], "it deletes a directory", "recursive-delete")
     if words[:2] == ("git", "push"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from hermes.errors import HermesError, Refused
+from hermes.errors import ConfigError, HermesError, Refused
 
 if TYPE_CHECKING:
     from hermes.config import Approvals
@@ -47,8 +47,11 @@ Severity = Literal["low", "medium", "high", "hardline"]
 UNKNOWN = "…"
 """Stands for text that cannot be known before the command runs."""
 
-USER_RULE = "user:"
-"""What the ids of rules from the configuration begin with; those hold in a real sandbox too."""
+USER_RULE = "user-"
+"""What the ids begin with of rules that come of ``approvals.deny``, ``ask`` and ``allow``."""
+
+ENGINE = False
+"""Whether hermes's own rules judge; without them everything is allowed that no judge was given for."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +78,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     reader: str | None = None
 
 
-class Program(msgspec.Struct, frozen=True, kw_only=True):
+class Program(msgspec.Struct, frozen=True):
     """One program that would run, with its arguments as it would get them; unknown ones hold ``…``."""
 
     argv: tuple[str, ...]
@@ -173,9 +176,30 @@ Advise = Callable[[Request, Decision], Awaitable[str]]
 """Returns a comment on a decision; empty for none. Does not fail."""
 
 
-def standard_judge(approvals: Approvals, *, agent_home: str | None, sudo_password: bool = False) -> Judge:
-    """Return the judge that the configuration asks for."""
-    return AllowAll()
+def standard_judge(
+    approvals: Approvals, *, agent_home: str | None = None, sudo_password: bool = False
+) -> Judge:
+    """Return the judge that the configuration asks for.
+
+    :raises ConfigError: one of the user's rules is none
+    """
+    if not ENGINE:
+        return AllowAll()
+    from .engine import Engine  # type: ignore[import-not-found]
+
+    try:
+        judge: Judge = Engine(
+            rules=approvals.rules,
+            deny=approvals.deny,
+            ask=approvals.ask,
+            allow=approvals.allow,
+            allow_regenerable=approvals.allow_regenerable,
+            sudo_password=sudo_password,
+            agent_home=agent_home,
+        )
+    except ValueError as error:
+        raise ConfigError(f"approvals: {error}") from error
+    return judge
 
 
 def decide(judge: Judge, request: Request, state: SessionState | None = None) -> Decision:

@@ -11,7 +11,7 @@ import asyncio
 import os
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -33,7 +33,6 @@ from . import (
     Request,
     check,
     decide,
-    refusal,
 )
 from .grants import Grants
 
@@ -86,11 +85,19 @@ class Ticket:
     The session is kept for it until then, so that what was judged is what runs.
     """
 
-    def __init__(self, session: _Session | None = None, after: Any = None, *, moves: bool = True) -> None:
+    def __init__(
+        self,
+        session: _Session | None = None,
+        after: Any = None,
+        cwd: str | None = None,
+        *,
+        moves: bool = True,
+    ) -> None:
         self.args: dict[str, Any] = {}
         self._session = session
         self._before = None if session is None else session.state
         self._after = after
+        self._cwd = cwd
         self._moves = moves
         self._holds = session is not None
         self._runs = False
@@ -108,7 +115,7 @@ class Ticket:
             session.idle.clear()
             session.turn = None if session.turn is None else session.turn + 1
             session.state = self._after
-            session.cwd = getattr(self._after, "cwd", None) or session.cwd
+            session.cwd = self._cwd
         session.lock.release()
 
     def void(self) -> None:
@@ -132,7 +139,7 @@ class Ticket:
         session.running -= 1
         if not session.running:
             session.idle.set()
-        if not well or getattr(self._after, "cwd", cwd) != cwd:
+        if not well or self._cwd != cwd:
             session.turn = None
         session.cwd = cwd or session.cwd
 
@@ -148,6 +155,7 @@ class Gate:
         mode: Mode = "ask",
         on_approval: OnApproval | Nobody | None = None,
         scope: Literal["all", "rules"] = "all",
+        user_rules: Collection[str] = (),
         fetch: Callable[[str], Awaitable[Fetched]] | None = None,
         env: Mapping[str, str] | None = None,
         grants: Grants | None = None,
@@ -158,6 +166,7 @@ class Gate:
         """Nothing is asked yet.
 
         :param scope: ``rules`` for a place that is a sandbox: only what the user's own rules block is refused
+        :param user_rules: ids of those that do not show whose they are
         :param fetch: returns what the guest says of a session
         :param env: variables of every session
         """
@@ -165,6 +174,7 @@ class Gate:
         self.place = place
         self.mode = mode
         self.scope = scope
+        self._user_rules = frozenset(user_rules)
         self._on_approval = on_approval
         self._fetch = fetch
         self._env = dict(env or {})
@@ -196,8 +206,8 @@ class Gate:
         :raises Refused: it may not
         """
         if self.scope == "rules":
-            decision = decision or decide(self.judge, request, state)
-            if decision.action != "block" or not (decision.rule or "").startswith(USER_RULE):
+            decision = decision or await self.decide(request, state)
+            if decision.action != "block" or not self._is_users(decision.rule or ""):
                 return decision
         return await check(
             self.judge,
@@ -211,6 +221,15 @@ class Gate:
             advise=self._advise,
             timeout=self._timeout,
         )
+
+    async def decide(self, request: Request, state: Any = None) -> Decision:
+        """Return the judge's own decision; off the event loop where the judge looks at the disk."""
+        if getattr(self.judge, "looks_at_disk", False):
+            return await asyncio.to_thread(decide, self.judge, request, state)
+        return decide(self.judge, request, state)
+
+    def _is_users(self, rule: str) -> bool:
+        return rule.startswith(USER_RULE) or rule in self._user_rules
 
     # --- commands
 
@@ -235,9 +254,9 @@ class Gate:
         """
         given = {"session": session if kind == "run" else None, "stdin": _stdin_text(stdin)}
         if session is None or not self._follows:
-            state = self._with(None, self._env)
+            state = await self._with(None, self._env)
             request = self.request(kind, text, cwd=self._at(self.place.cwd, cwd), **given)
-            await self.check(request, *self._decided(request, state, env))
+            await self.check(request, *await self._decided(request, state, env))
             return Ticket()
         known = self._sessions.setdefault(session, _Session())
         await known.lock.acquire()
@@ -245,10 +264,10 @@ class Gate:
             if known.turn is None or not known.sure:
                 await self._load(session, known)
             request = self.request(kind, text, cwd=self._at(known.cwd, cwd), **given)
-            state, decision = self._decided(request, known.state, env)
+            state, decision = await self._decided(request, known.state, env)
             if decision.action != "allow" and await self._load(session, known):
                 request = msgspec.structs.replace(request, cwd=self._at(known.cwd, cwd))
-                state, decision = self._decided(request, known.state, env)
+                state, decision = await self._decided(request, known.state, env)
             if decision.action == "allow" and decision.after is None:
                 self._follows = False  # a judge that looks at each command by itself
             elif not known.sure and decision.action == "allow":
@@ -261,17 +280,20 @@ class Gate:
             raise
         if env or cwd is not None:
             known.sure = known.sure and not moves  # what was set for this command alone is not the session's
-        return Ticket(known, decision.after, moves=moves)
+        foreseen = self._plain(getattr(decision.after, "cwd", None))
+        return Ticket(known, decision.after, foreseen, moves=moves)
 
-    def _decided(self, request: Request, state: Any, env: Mapping[str, str] | None) -> tuple[Any, Decision]:
+    async def _decided(
+        self, request: Request, state: Any, env: Mapping[str, str] | None
+    ) -> tuple[Any, Decision]:
         """Return the state in which a command would run, and the decision on it and on its variables."""
         if not env or isinstance(self.judge, AllowAll):
-            return state, decide(self.judge, request, state)
+            return state, await self.decide(request, state)
         setting = msgspec.structs.replace(request, text=_exports(env), stdin=None)
-        first = decide(self.judge, setting, state)
+        first = await self.decide(setting, state)
         if first.after is not None:
             state = first.after
-        decision = decide(self.judge, request, state)
+        decision = await self.decide(request, state)
         if _rank(first) > _rank(decision):
             names = ", ".join(env)
             decision = msgspec.structs.replace(
@@ -286,10 +308,18 @@ class Gate:
         key = decision.key and f"{decision.key}\n{setting.text}"
         return state, msgspec.structs.replace(decision, key=key, read_only=False)
 
-    def _with(self, state: Any, env: Mapping[str, str]) -> Any:
+    async def _with(self, state: Any, env: Mapping[str, str]) -> Any:
         if not env or not self._follows:
             return state
-        return decide(self.judge, self.request("run", _exports(env)), state).after
+        return (await self.decide(self.request("run", _exports(env)), state)).after
+
+    def _plain(self, path: str | None) -> str | None:
+        """Return a directory as a judge names it as a path of the place, None when it is not known."""
+        if path is None or not path.isprintable() or UNKNOWN in path:
+            return None
+        if path == "~" or path.startswith("~/"):
+            return None if self.place.home is None else self.place.home + path[1:]
+        return path
 
     def _at(self, base: str | None, cwd: str | None) -> str | None:
         if cwd is None:
@@ -311,13 +341,13 @@ class Gate:
         known.turn = found.turn
         known.cwd = found.cwd if found.known else self.place.cwd
         if not found.known:
-            known.state, known.sure = self._with(None, self._env), True
+            known.state, known.sure = await self._with(None, self._env), True
             return True
         script = _undone(known.state, found.script) + found.script
         request = self.request("run", script, cwd=known.cwd, session=name)
-        before = known.state if known.state is not None else self._with(None, self._env)
+        before = known.state if known.state is not None else await self._with(None, self._env)
         try:
-            after = decide(self.judge, request, before).after
+            after = (await self.decide(request, before)).after
         except Refused:
             after = None
         known.state = before if after is None else after
@@ -375,7 +405,7 @@ class Typed:
                 self._state = decision.after
         self._pending = _open_line(whole)[-MAX_STDIN:]
 
-    def forbid(self, data: bytes) -> None:
+    async def forbid(self, data: bytes) -> None:
         """Refuse what is blocked in what a person types, key by key; nothing else is asked about.
 
         Whoever types is who would be asked.
@@ -387,7 +417,7 @@ class Typed:
             key = bytes((code,))
             if key in b"\r\n":
                 self._pending = line
-                self._forbid_line()
+                await self._forbid_line()
                 line = b""
             elif key in b"\x7f\x08":
                 line = line.decode("utf-8", "ignore")[:-1].encode()
@@ -397,14 +427,14 @@ class Typed:
                 line += key
         self._pending = line
 
-    def _forbid_line(self) -> None:
+    async def _forbid_line(self) -> None:
         text, self._pending = self._pending.decode("utf-8", "replace"), b""
         if not text.isprintable() or not text.strip():  # moved about in, or taken from the history
             return
         request = self._gate.request("input", text + "\n", reader=self._reader)
-        decision = decide(self._gate.judge, request, self._state)
+        decision = await self._gate.decide(request, self._state)
         if decision.action == "block":
-            raise refusal(request, decision.reason, decision.rule)
+            await self._gate.check(request, decision=decision)
         self._state = decision.after
 
 

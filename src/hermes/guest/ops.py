@@ -314,10 +314,10 @@ def session_state(guest: Guest, call: Call) -> None:
     if shell is None:
         call.reply({"known": False, "turn": 0, "busy": False, "whole": True, "cwd": guest.cwd})
         return
-    if shell.settling:
+    if shell.settling or not shell.ready:
         guest.loop.call_later(0.001, lambda: call.client.serve(call))
         return
-    busy = shell.current is not None or bool(shell.queue) or not shell.ready
+    busy = shell.current is not None or bool(shell.queue)
     script = shell.defined()
     whole = len(script) < call.client.link.chunk // 2  # an answer is one frame
     call.reply(
