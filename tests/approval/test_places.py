@@ -247,8 +247,13 @@ async def test_what_a_shell_is_given_to_read_is_judged(tmp_path: Path) -> None:
             await box.exec("bash", stdin=b"ls; rm -rf x\n")
         with refused("in what it reads: it formats a disk"):
             await box.run("cat; sh", stdin=b"mkfs\n")
-        with refused("that is not known yet"):
-            await box.exec("/bin/sh -s", stdin=streamed())
+        for command in ("/bin/sh -s", "bash", "python3", "python3 -", "perl -w"):
+            with refused("it would run what it reads, and that cannot be judged"):
+                await box.exec(command, stdin=streamed())
+        with refused("it would run what it reads"):
+            await box.exec("python3", stdin=b"print(1)")
+        for command in ("bash -c cat", "python3 -c 1", "python3 --version", "sh /dev/null"):
+            await box.exec(command, stdin=streamed())
     async with opened(tmp_path, approval="off") as box:
         with refused("it formats a disk"):
             await box.exec("bash", stdin=b"mkfs\n")

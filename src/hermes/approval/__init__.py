@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
-from collections.abc import Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -218,19 +219,39 @@ def decide(judge: Judge, request: Request, state: SessionState | None = None) ->
     return decision
 
 
-SHELLS = frozenset(
-    ("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "busybox", "su", "sudo", "ssh")
-)
+SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "su"))
+INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|nodejs|bun|deno|php|lua|Rscript|tclsh|guile)[\d.]*")
+GIVEN = frozenset(("-c", "-e", "-m", "-r", "--eval", "--command", "--version", "--help", "-V", "-h"))
 
 
 def _reads_code(decision: Decision) -> bool:
-    return any(one.argv and one.argv[0].rpartition("/")[2] in SHELLS for one in decision.programs)
+    """Return whether one of the programs would take what it reads for code."""
+    return any(_is_code_for(program.argv) for program in decision.programs)
+
+
+def _is_code_for(argv: Sequence[str]) -> bool:
+    name = argv[0].rpartition("/")[2] if argv else ""
+    if name == "busybox" and len(argv) > 1:
+        return _is_code_for(argv[1:])
+    operands = [word for word in argv[1:] if not word.startswith("-")]
+    options = {word for word in argv[1:] if word.startswith("-")}
+    if name == "ssh":
+        return len(operands) < 2
+    if name in SHELLS:
+        short = "".join(word[1:] for word in options if not word.startswith("--"))
+        return "c" not in short and ("s" in short or not operands or name == "su")
+    return INTERPRETER.fullmatch(name) is not None and not operands and not options & GIVEN
+
+
+def _is_shell(argv: Sequence[str]) -> bool:
+    return argv[0].rpartition("/")[2] in SHELLS | {"busybox", "ssh"}
 
 
 def _on_input(judge: Judge, request: Request, decision: Decision) -> Decision:
     assert request.stdin is not None
-    if request.stdin == UNKNOWN:
-        reason = "a shell would run what it reads, and that is not known yet"
+    shells = all(_is_shell(program.argv) for program in decision.programs if _is_code_for(program.argv))
+    if request.stdin == UNKNOWN or not shells:
+        reason = "it would run what it reads, and that cannot be judged"
         return msgspec.structs.replace(decision, action="ask", reason=reason, key="", read_only=False)
     inner = judge.judge(msgspec.structs.replace(request, kind="input", text=request.stdin, stdin=None))
     if inner.action == "allow":

@@ -265,7 +265,8 @@ class Gate:
                 await self._load(session, known)
             request = self.request(kind, text, cwd=self._at(known.cwd, cwd), **given)
             state, decision = await self._decided(request, known.state, env)
-            if decision.action != "allow" and await self._load(session, known):
+            asks = decision.action == "block" or (decision.action == "ask" and self.mode != "off")
+            if asks and await self._load(session, known):
                 request = msgspec.structs.replace(request, cwd=self._at(known.cwd, cwd))
                 state, decision = await self._decided(request, known.state, env)
             if decision.action == "allow" and decision.after is None:

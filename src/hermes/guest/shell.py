@@ -16,7 +16,19 @@ import termios
 import time
 from typing import Any, Deque, Dict, List, Optional, Set
 
-from .driver import BASH, BASH_JOBS, DONE, REST, SH, SH_JOBS, State, change_directory, quote, set_variables
+from .driver import (
+    BASH,
+    BASH_JOBS,
+    DONE,
+    OUR_FUNCTIONS,
+    REST,
+    SH,
+    SH_JOBS,
+    State,
+    change_directory,
+    quote,
+    set_variables,
+)
 from .proc import (
     TICKS,
     Nanny,
@@ -192,7 +204,8 @@ class Shell:
         if self.state is None or self.first is None:
             return b""
         fresh = {line for line in self.first.script().split(b"\n") if line.startswith(b"declare -")}
-        return b"\n".join(line for line in self.state.script().split(b"\n") if line not in fresh)
+        script = OUR_FUNCTIONS.sub(b"", self.state.script())
+        return b"\n".join(line for line in script.split(b"\n") if line not in fresh)
 
     def _died(self) -> None:
         nanny = self.nanny
