@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .approval import AllowAll, Decision, Judge, Request
+    from .approval import AllowAll, Answer, Decision, Judge, Nobody, Program, Request
     from .config import Config, Lifetime
     from .errors import (
         BackendError,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AllowAll",
+    "Answer",
     "BackendError",
     "CommandError",
     "Config",
@@ -48,7 +49,9 @@ __all__ = [
     "JobInfo",
     "Judge",
     "Lifetime",
+    "Nobody",
     "PortError",
+    "Program",
     "ProtocolError",
     "Pty",
     "Refused",
@@ -67,7 +70,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "approval": ("AllowAll", "Decision", "Judge", "Request"),
+    "approval": ("AllowAll", "Answer", "Decision", "Judge", "Nobody", "Program", "Request"),
     "config": ("Config", "Lifetime"),
     "errors": (
         "BackendError",
