@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -405,6 +407,23 @@ async def test_a_real_sandbox_is_not_judged(tmp_path: Path, isolated: None) -> N
         await box.run("rm -rf x; sudo -n true; mkfs || true")
         assert (box.describe()["judge"], box.describe()["approval"]) == (None, None)
     assert judge.seen == []
+
+
+def test_where_nothing_is_judged_nothing_is_loaded_for_it(hermes_home: Path) -> None:
+    code = """
+import asyncio, sys, msgspec, hermes
+from hermes.backends.local import LocalBackend
+real = LocalBackend.capabilities.fget
+LocalBackend.capabilities = property(lambda self: msgspec.structs.replace(real(self), judged=False))
+async def main():
+    async with hermes.Sandbox("local", workspace="private") as box:
+        await box.run("true")
+        await box.files.write("f", b"")
+asyncio.run(main())
+print([name for name in sys.modules if name.startswith(("hermes.approval.", "tree_sitter"))])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize("approvals", [Approvals(deny=("sudo *",)), Approvals(rules=({"action": "deny"},))])

@@ -20,7 +20,7 @@ from ._report import clean, say
 from ._show import program_line, underlined, why
 from ._text import print_json, table
 
-app = options.new_group("Say what would be asked, list and take back what was granted, read the audit log.")
+app = options.new_group("Say what is asked, what was granted and what was answered.")
 
 Directory = Annotated[
     str | None, typer.Option("--cwd", metavar="DIR", help="Where it would run. Default: here.")
