@@ -108,6 +108,7 @@ def test_what_hermes_agent_keeps_in_a_section_of_both(file: Path) -> None:
     assert config.approvals.deny == ("git push *",)
     file.write_text("approvals: {cron_mod: deny}\n")
     assert "unknown key 'approvals.cron_mod'" in failure()
+    file.write_text("approvals: {mode: ask}\n")
     assert "expected one of ask, strict, off" in failure({"approvals.mode": "smart"})  # in the file only
     file.write_text("approvals: {rules: [{id: x, action: block}]}\n")
     assert load().approvals.rules == ({"id": "x", "action": "block"},)
