@@ -66,11 +66,13 @@ class JobInfo:
 class Job:
     """One background command. Its stdout and stderr are one output, in true order."""
 
-    def __init__(self, sandbox: Sandbox, ident: int, command: str, *, tty: bool = False) -> None:
+    def __init__(
+        self, sandbox: Sandbox, ident: int, command: str, *, tty: bool = False, cwd: str | None = None
+    ) -> None:
         self._sandbox = sandbox
         self._task = ident
         self.command = command
-        self._typed = sandbox._typed(command, tty=tty)
+        self._typed = sandbox._typed(command, tty=tty, cwd=cwd)
 
     def __repr__(self) -> str:
         return f"<Job {self.id}: {self.command!r}>"

@@ -214,8 +214,8 @@ class Sandbox:
         self._base = {"base_cwd": self.cwd}
         if base_env:
             self._base["base_env"] = base_env
-        home = channel.guest.get("home")
-        self._gate = await asyncio.to_thread(self._new_gate, place, home if isinstance(home, str) else None)
+        home = _text(channel.guest.get("home"))
+        self._gate = await asyncio.to_thread(self._new_gate, place, home)
         await asyncio.to_thread(self._store.touch, self._record)
 
     def _new_gate(self, place: Backend, home: str | None = None) -> Gate | None:
@@ -461,13 +461,13 @@ class Sandbox:
             args["merge"] = True
         return args
 
-    def _typed(self, reader: str, *, tty: bool) -> Typed | None:
+    def _typed(self, reader: str, *, tty: bool, cwd: str | None) -> Typed | None:
         """Return what the input of a program has to pass; None where nothing is judged."""
         if self._gate is None:
             return None
         from .approval.gate import Typed
 
-        return Typed(self._gate, reader, tty=tty)
+        return Typed(self._gate, reader, tty=tty, cwd=cwd)
 
     async def shell(
         self, name: str | None = None, *, cwd: str | None = None, env: Mapping[str, str] | None = None
@@ -540,7 +540,8 @@ class Sandbox:
                 self._moved(error, DEFAULT_SESSION, tries)
             else:
                 text = raw.decode("utf-8", "surrogateescape")
-                return Job(self, checked(reply.body.get("id"), int), text, tty=pty is not None)
+                ident = checked(reply.body.get("id"), int)
+                return Job(self, ident, text, tty=pty is not None, cwd=_text(reply.body.get("cwd")))
             finally:
                 if ticket is not None:
                     ticket.ended(well=True)
@@ -571,7 +572,9 @@ class Sandbox:
             "start", {**self._base, **args, "size": [rows, cols], "term": term}, raw
         )
         text = raw.decode("utf-8", "surrogateescape")
-        return Pty(Job(self, checked(reply.body.get("id"), int), text, tty=True))
+        return Pty(
+            Job(self, checked(reply.body.get("id"), int), text, tty=True, cwd=_text(reply.body.get("cwd")))
+        )
 
     async def jobs(self) -> list[JobInfo]:
         """Return every command that runs or may be asked for, and every process left in the background."""
@@ -744,3 +747,7 @@ class Sandbox:
             reason="closed here",
             hint="Use it inside 'async with', or call open() first.",
         )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -142,6 +142,25 @@ async def test_what_another_client_does_meanwhile_is_noticed(tmp_path: Path) -> 
         assert (await second.run("tool x", session="s")).exit_code == 127
 
 
+async def test_a_session_of_the_same_name_is_another_one(tmp_path: Path) -> None:
+    """Also when it was given as many commands as the one that was closed meanwhile."""
+    person = Person(False)
+    async with two(tmp_path, on_approval=person) as (first, second):
+        await first.run("true", session="s")
+        await second.run("true", session="s")
+        await (await first.shell("s")).close()
+        await first.run('tool() { rm -rf "$1"; }', session="s")
+        await first.run("true", session="s")
+        with refused("it deletes a directory"):
+            await second.run("tool x", session="s")
+
+
+async def test_many_new_sessions_at_once(tmp_path: Path) -> None:
+    async with opened(tmp_path) as box:
+        found = await asyncio.gather(*(box.run(f"echo {n}", session=f"s{n}") for n in range(12)))
+    assert [result.text for result in found] == [f"{n}\n" for n in range(12)]
+
+
 async def test_a_session_that_is_busy_is_not_trusted(tmp_path: Path) -> None:
     person = Person(False)
     async with two(tmp_path, on_approval=person) as (first, second):

@@ -113,7 +113,8 @@ class Ticket:
             self._runs = True
             session.running += 1
             session.idle.clear()
-            session.turn = None if session.turn is None else session.turn + 1
+            # One that was not there yet counts from where the guest says.
+            session.turn = session.turn + 1 if session.turn else None
             session.state = self._after
             session.cwd = self._cwd
         session.lock.release()
@@ -185,13 +186,13 @@ class Gate:
         self._sessions: dict[str, _Session] = {}
         self._follows = fetch is not None and not isinstance(judge, AllowAll)
 
-    def request(self, kind: Kind, text: str, *, cwd: str | None = None, **more: Any) -> Request:
-        """Return a request in this place."""
+    def request(self, kind: Kind, text: str, **more: Any) -> Request:
+        """Return a request in this place; where sessions begin, unless *more* names another directory."""
         place = self.place
+        more.setdefault("cwd", place.cwd)
         return Request(
             kind=kind,
             text=text,
-            cwd=cwd or place.cwd,
             backend=place.backend,
             host=place.host,
             home=place.home,
@@ -255,7 +256,7 @@ class Gate:
         given = {"session": session if kind == "run" else None, "stdin": _stdin_text(stdin)}
         if session is None or not self._follows:
             state = await self._with(None, self._env)
-            request = self.request(kind, text, cwd=self._at(self.place.cwd, cwd), **given)
+            request = self.request(kind, text, cwd=self.at(self.place.cwd, cwd), **given)
             await self.check(request, *await self._decided(request, state, env))
             return Ticket()
         known = self._sessions.setdefault(session, _Session())
@@ -263,11 +264,11 @@ class Gate:
         try:
             if known.turn is None or not known.sure:
                 await self._load(session, known)
-            request = self.request(kind, text, cwd=self._at(known.cwd, cwd), **given)
+            request = self.request(kind, text, cwd=self.at(known.cwd, cwd), **given)
             state, decision = await self._decided(request, known.state, env)
             asks = decision.action == "block" or (decision.action == "ask" and self.mode != "off")
             if asks and await self._load(session, known):
-                request = msgspec.structs.replace(request, cwd=self._at(known.cwd, cwd))
+                request = msgspec.structs.replace(request, cwd=self.at(known.cwd, cwd))
                 state, decision = await self._decided(request, known.state, env)
             if decision.action == "allow" and decision.after is None:
                 self._follows = False  # a judge that looks at each command by itself
@@ -281,7 +282,7 @@ class Gate:
             raise
         if env or cwd is not None:
             known.sure = known.sure and not moves  # what was set for this command alone is not the session's
-        foreseen = self._plain(getattr(decision.after, "cwd", None))
+        foreseen = self.plain(getattr(decision.after, "cwd", None))
         return Ticket(known, decision.after, foreseen, moves=moves)
 
     async def _decided(
@@ -314,7 +315,7 @@ class Gate:
             return state
         return (await self.decide(self.request("run", _exports(env)), state)).after
 
-    def _plain(self, path: str | None) -> str | None:
+    def plain(self, path: str | None) -> str | None:
         """Return a directory as a judge names it as a path of the place, None when it is not known."""
         if path is None or not path.isprintable() or UNKNOWN in path:
             return None
@@ -322,7 +323,8 @@ class Gate:
             return None if self.place.home is None else self.place.home + path[1:]
         return path
 
-    def _at(self, base: str | None, cwd: str | None) -> str | None:
+    def at(self, base: str | None, cwd: str | None) -> str | None:
+        """Return the directory that a call asks for, None when it cannot be told."""
         if cwd is None:
             return base
         cwd = os.fspath(cwd)
@@ -383,7 +385,12 @@ class Typed:
     with what follows; Ctrl-C throws it away, here as there.
     """
 
-    def __init__(self, gate: Gate, reader: str, *, tty: bool) -> None:
+    def __init__(self, gate: Gate, reader: str, *, tty: bool, cwd: str | None = None) -> None:
+        """Nothing was typed yet.
+
+        :param cwd: where the program began, None when that is not known
+        """
+        self._cwd = cwd
         self._gate = gate
         self._reader = reader
         self._tty = tty
@@ -400,11 +407,15 @@ class Typed:
             whole = whole.rpartition(b"\x03")[2]
         text = whole.decode("utf-8", "replace").replace("\r", "\n")
         if not _SILENT.fullmatch(text):
-            request = self._gate.request("input", text, reader=self._reader)
+            request = self._request(text)
             decision = await self._gate.check(request, self._state)
             if _ENTER.search(text):
                 self._state = decision.after
         self._pending = _open_line(whole)[-MAX_STDIN:]
+
+    def _request(self, text: str) -> Request:
+        cwd = self._cwd if self._state is None else self._gate.plain(getattr(self._state, "cwd", None))
+        return self._gate.request("input", text, reader=self._reader, cwd=cwd)
 
     async def forbid(self, data: bytes) -> None:
         """Refuse what is blocked in what a person types, key by key; nothing else is asked about.
@@ -429,16 +440,17 @@ class Typed:
         self._pending = line
 
     async def _forbid_line(self) -> None:
-        text, self._pending = self._pending.decode("utf-8", "replace"), b""
+        text, self._pending = _PASTE.sub(b"", self._pending).decode("utf-8", "replace"), b""
         if not text.isprintable() or not text.strip():  # moved about in, or taken from the history
             return
-        request = self._gate.request("input", text + "\n", reader=self._reader)
+        request = self._request(text + "\n")
         decision = await self._gate.decide(request, self._state)
         if decision.action == "block":
             await self._gate.check(request, decision=decision)
         self._state = decision.after
 
 
+_PASTE = re.compile(rb"\x1b\[20[01]~")  # what terminals put around pasted text
 _ENTER = re.compile(r"[\n\x0f]")
 # Keys that do nothing by themselves: white space, control characters, cursor keys.
 _SILENT = re.compile(r"(?:\x1b[\[O][0-9;]*[A-Za-z~]|[\x00-\x09\x0b-\x20\x7f])*|\s*")

@@ -116,6 +116,8 @@ class Shell:
         self.is_bash = os.path.basename(self.program) == "bash"
         self.script_fd = b"0xff" if self.is_bash else b"0xa"  # where the shell keeps the file it reads
         guest.next_shell += 1
+        # Counts the commands that it was given; no other session ever has the same, of whatever name.
+        self.turn = guest.next_shell << 32
         self.dir = os.path.join(guest.run_dir, str(guest.next_shell))
         os.mkdir(self.dir, 0o700)
         if Shell._renew is None:
@@ -130,7 +132,6 @@ class Shell:
         self.closing = False
         self.failures = 0
         self.mark = ""  # of this shell and what it starts
-        self.turn = 0  # how many commands it was given in all
         self.last = 0  # exit code of the last command: what $? is in the next
         self._number = 0  # how many commands this shell was given; it counts too
         self._reports = 0  # how many reports came from it: one more, after its start
