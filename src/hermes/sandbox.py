@@ -32,7 +32,8 @@ from .session import (
 from .state import SandboxRecord, Store
 
 if TYPE_CHECKING:
-    from .approval.gate import Fetched, Gate, Ticket, Typed
+    from .approval.gate import Fetched, Gate, Ticket
+    from .approval.typed import Typed
     from .backends.base import Backend
     from .channel.channel import Channel
     from .files import Files
@@ -465,7 +466,7 @@ class Sandbox:
         """Return what the input of a program has to pass; None where nothing is judged."""
         if self._gate is None:
             return None
-        from .approval.gate import Typed
+        from .approval.typed import Typed
 
         return Typed(self._gate, reader, tty=tty, cwd=cwd)
 

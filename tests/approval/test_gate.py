@@ -6,7 +6,8 @@ import pytest
 
 from approval._judge import Small
 from hermes.approval import Request
-from hermes.approval.gate import Gate, Place, Typed, _open_line
+from hermes.approval.gate import Gate, Place
+from hermes.approval.typed import Typed, _open_line
 from hermes.errors import Refused
 
 
