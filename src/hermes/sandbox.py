@@ -272,6 +272,10 @@ class Sandbox:
             raise
 
     def _new_gate(self, place: Backend, home: str | None = None) -> Gate | None:
+        settings = self._config.approvals
+        judged = place.capabilities.judged or settings.in_sandbox == "ask"
+        if not (judged or settings.denies):
+            return None
         from .approval.opening import Facts, gate_for
 
         facts = Facts(
@@ -285,10 +289,10 @@ class Sandbox:
             client=self._client,
         )
         return gate_for(
-            self._config.approvals,
+            settings,
             facts,
-            judged=place.capabilities.judged,
             judge=self._judge,
+            judged=judged,
             mode=self._mode,
             on_approval=self._on_approval,
             channel=lambda: self._channel,
@@ -730,35 +734,9 @@ class Sandbox:
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of this sandbox as plain values: isolation, limits, what is verified and so on."""
-        place, gate = self._the_place(), self._gate
-        can = place.capabilities
-        guest = self._open_channel.guest if self._open_channel is not None else {}
-        return {
-            "name": self.name,
-            "id": self.id,
-            "backend": self.backend,
-            "isolation": can.isolation,
-            "persistent": can.persistent,
-            "suspend": can.suspend,
-            "snapshot": can.snapshot,
-            "copies": can.copies,
-            "network_off": can.network_off,
-            "limits": sorted(can.limits),
-            "verified": can.verified,
-            "reaches_host": list(can.reaches_host),
-            "exceptions": dict(can.exceptions),
-            "cwd": self.cwd,
-            "judge": gate.judge.name if gate is not None else None,
-            "approval": gate.mode if gate is not None and gate.scope == "all" else None,
-            "channel": self._open_channel.path if self._open_channel is not None else None,
-            "python": guest.get("python"),
-            "lifetime": {
-                "detached": self._life.detached,
-                "idle_guest": self._life.idle_guest,
-                "idle_stop": self._life.idle_stop,
-                "ttl": self._life.ttl,
-            },
-        }
+        from ._describe import describe
+
+        return describe(self)
 
     @property
     def _approvals_off(self) -> bool:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Facts", "gate_for"]
 
-DENIES = ("deny", "block")
 FETCHED: dict[str, type[Any]] = {"known": bool, "turn": int, "busy": bool, "whole": bool, "cwd": str}
 
 
@@ -40,21 +39,18 @@ def gate_for(
     settings: Approvals,
     facts: Facts,
     *,
-    judged: bool,
     judge: Judge | None,
+    judged: bool,
     mode: Mode | None,
     on_approval: OnApproval | Nobody | None,
     channel: Callable[[], Channel],
-) -> Gate | None:
-    """Return what all that is done in a sandbox has to pass; None where nothing is judged.
+) -> Gate:
+    """Return what all that is done in a sandbox has to pass.
 
-    :param judged: the place is no sandbox
     :param judge: decides instead of hermes's own rules
+    :param judged: all is judged; else the user's deny rules alone count
     :raises ConfigError: a rule of the user's that is none
     """
-    judged = judged or settings.in_sandbox == "ask"
-    if not (judged or settings.deny or any(rule.get("action") in DENIES for rule in settings.rules)):
-        return None
     here = facts.backend == "local"
     agent_home = str(home()) if here else f"{facts.home}/.hermes" if facts.home else None
     advise = None

@@ -62,6 +62,11 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     timeout: Duration | None = None
     advisor: tuple[str, ...] = ()
 
+    @property
+    def denies(self) -> bool:
+        """Whether there are rules that forbid something, which hold in every place."""
+        return bool(self.deny) or any(rule.get("action") in ("deny", "block") for rule in self.rules)
+
 
 class Local(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of the local backend. ``python``: the interpreter that runs the guest, None for our own."""
