@@ -51,11 +51,11 @@ async def test_an_unnamed_sandbox_leaves_nothing(hermes_home: Path) -> None:
 
 
 async def test_a_named_sandbox_is_found_again_with_its_options() -> None:
-    async with hermes.Sandbox("local", name="home", workspace="private") as box:
+    async with hermes.Sandbox("local", approval="off", name="home", workspace="private") as box:
         where = box.cwd
         assert box.describe()["cwd"] == where
         await box.run("touch here; x=1")
-    async with hermes.Sandbox("local", name="home") as box:
+    async with hermes.Sandbox("local", approval="off", name="home") as box:
         assert box.cwd == where
         assert (await box.run("ls; echo $x")).text == "here\n1\n"
         await box.destroy()
@@ -72,15 +72,15 @@ async def test_opening_the_same_name_twice_at_once_makes_one() -> None:
 
 
 async def test_a_sandbox_whose_guest_ended_is_made_anew() -> None:
-    async with hermes.Sandbox("local", name="again", workspace="private") as box:
+    async with hermes.Sandbox("local", approval="off", name="again", workspace="private") as box:
         first = box._channel.guest["guest"]
         await box.run("echo kept >file; x=1")
         os.kill(int(box._channel.guest["pid"]), 9)
         with pytest.raises(hermes.SandboxGone):
             await box.run("true")
     with pytest.raises(hermes.SandboxGone, match="the local sandbox 'again' does not run"):
-        await hermes.Sandbox("local", name="again").open(create=False)
-    async with hermes.Sandbox("local", name="again", workspace="private") as box:
+        await hermes.Sandbox("local", approval="off", name="again").open(create=False)
+    async with hermes.Sandbox("local", approval="off", name="again", workspace="private") as box:
         assert box._channel.guest["guest"] != first
         assert (await box.run("cat file; echo [$x]")).text == "kept\n[]\n"
         await box.destroy()
@@ -164,10 +164,10 @@ class Careful:
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
 
-    def judge(self, request: Request) -> Decision:
+    def judge(self, request: Request, state: object = None) -> Decision:
         self.seen.append((request.kind, request.text))
         if "sudo" in request.text:
-            return Decision(action="deny", reason="no sudo", rule="sudo")
+            return Decision(action="block", reason="no sudo", rule="sudo")
         return Decision(action="ask" if "rm" in request.text else "allow", reason="it removes")
 
 
@@ -227,10 +227,10 @@ async def test_the_answer_decides() -> None:
 async def test_the_environment_is_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEEN", "first")
     monkeypatch.setenv("HERMES_SUDO_PASSWORD", "secret")
-    async with hermes.Sandbox("local", name="env", env={"EXTRA": "1"}) as box:
+    async with hermes.Sandbox("local", approval="off", name="env", env={"EXTRA": "1"}) as box:
         assert (await box.exec("echo $SEEN $EXTRA [$HERMES_SUDO_PASSWORD]")).text == "first 1 []\n"
         monkeypatch.setenv("SEEN", "second")
-    async with hermes.Sandbox("local", name="env") as box:
+    async with hermes.Sandbox("local", approval="off", name="env") as box:
         assert (await box.exec("echo $SEEN [$EXTRA]")).text == "second []\n"
         assert (await box.run("echo $SEEN")).text == "second\n"
         await box.destroy()
@@ -253,14 +253,14 @@ async def test_a_guest_does_not_work_while_a_command_sleeps() -> None:
 
 
 async def test_a_session_whose_files_were_removed_goes_on() -> None:
-    async with hermes.Sandbox("local") as box:
+    async with hermes.Sandbox("local", approval="off") as box:
         await box.run("x=1")
         await box.run('rm -rf "$__h_d"', timeout=10)
         assert (await box.run("echo $x", timeout=10)).text == "1\n"
 
 
 async def test_a_shell_that_is_being_replaced_is_no_stray() -> None:
-    async with hermes.Sandbox("local") as box:
+    async with hermes.Sandbox("local", approval="off") as box:
         for _ in range(10):
             await box.run("kill -9 $$")
             assert await box.jobs() == []

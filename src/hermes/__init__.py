@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .approval import AllowAll, Decision, Judge, Request
+    from .approval import AllowAll, Answer, Decision, Judge, Nobody, Program, Request
     from .config import Config, Lifetime
     from .errors import (
         BackendError,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AllowAll",
+    "Answer",
     "BackendError",
     "Change",
     "CommandError",
@@ -50,8 +51,10 @@ __all__ = [
     "JobInfo",
     "Judge",
     "Lifetime",
+    "Nobody",
     "Outcome",
     "PortError",
+    "Program",
     "ProtocolError",
     "Pty",
     "Refused",
@@ -71,7 +74,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "approval": ("AllowAll", "Decision", "Judge", "Request"),
+    "approval": ("AllowAll", "Answer", "Decision", "Judge", "Nobody", "Program", "Request"),
     "config": ("Config", "Lifetime"),
     "errors": (
         "BackendError",

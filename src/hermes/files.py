@@ -70,13 +70,21 @@ class Files:
     Every method raises :class:`FileError`, whose ``code`` says why, and :class:`SandboxGone`.
     """
 
-    def __init__(self, channel: Channel, *, approve: Callable[[str], Awaitable[None]] | None = None) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        approve: Callable[[str], Awaitable[None]] | None = None,
+        approve_removal: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
         """Make the files of a channel's sandbox.
 
         :param approve: awaited with the path before anything in the sandbox is changed; raises to refuse
+        :param approve_removal: the same, before a path is removed with all that is in it
         """
         self._channel = channel
         self._approve = approve
+        self._approve_removal = approve_removal
 
     async def read(self, path: StrPath, *, offset: int = 0, n: int | None = None) -> bytes:
         """Return the bytes of a file from *offset* on, *n* at most.
@@ -177,6 +185,8 @@ class Files:
         :param recursive: remove a directory with all that is in it; links in it are not followed
         :raises FileError: ``unsafe_path`` for ``/``, the home directory, the cwd, and all above them
         """
+        if recursive and self._approve_removal is not None:
+            await self._approve_removal(os.fspath(path))
         await self._allow(path)
         await self._call("file.remove", path, recursive=recursive)
 

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from .approval import Request
 from .errors import ProtocolError
 from .session import Result, collect, text_bytes
 
@@ -67,10 +66,13 @@ class JobInfo:
 class Job:
     """One background command. Its stdout and stderr are one output, in true order."""
 
-    def __init__(self, sandbox: Sandbox, ident: int, command: str) -> None:
+    def __init__(
+        self, sandbox: Sandbox, ident: int, command: str, *, tty: bool = False, cwd: str | None = None
+    ) -> None:
         self._sandbox = sandbox
         self._task = ident
         self.command = command
+        self._typed = sandbox._typed(command, tty=tty, cwd=cwd)
 
     def __repr__(self) -> str:
         return f"<Job {self.id}: {self.command!r}>"
@@ -114,9 +116,8 @@ class Job:
         """
         if isinstance(data, str):
             data = text_bytes(data, "the input")
-        await self._sandbox._approve(
-            Request(kind="input", text=data.decode("utf-8", "replace"), backend=self._sandbox.backend)
-        )
+        if self._typed is not None:
+            await self._typed.approve(data)
         for start in range(0, len(data), PAGE) or (0,):
             await self._sandbox._channel.call("write", {"task": self._task}, data[start : start + PAGE])
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from .approval import Request
 from .session import text_bytes
 
 if TYPE_CHECKING:
@@ -84,8 +83,14 @@ class Pty:
         """Type bytes or text."""
         if isinstance(data, str):
             data = text_bytes(data, "the input")
-        box = self._job._sandbox
-        await box._approve(Request(kind="input", text=data.decode("utf-8", "replace"), backend=box.backend))
+        if self._job._typed is not None:
+            await self._job._typed.approve(data)
+        await self._stream.send(data)
+
+    async def _type(self, data: bytes) -> None:
+        """Pass on keys of the person at our own terminal, of which only what is blocked is refused."""
+        if self._job._typed is not None:
+            await self._job._typed.forbid(data)
         await self._stream.send(data)
 
     async def send_keys(self, *keys: str) -> None:

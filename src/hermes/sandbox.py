@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import os
 import secrets
+import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
@@ -30,6 +31,8 @@ from .session import (
 from .state import SandboxRecord, Store
 
 if TYPE_CHECKING:
+    from .approval.gate import Gate, Ticket
+    from .approval.typed import Typed
     from .backends.base import Backend
     from .channel.channel import Channel
     from .files import Files
@@ -63,7 +66,7 @@ class Sandbox:
         env: Mapping[str, str] | None = None,
         timeout: float | None = None,
         approval: approvals.Mode | None = None,
-        on_approval: approvals.OnApproval | None = None,
+        on_approval: approvals.OnApproval | approvals.Nobody | None = None,
         judge: approvals.Judge | None = None,
         lifetime: Lifetime | None = None,
         reconnect_for: float | None = None,
@@ -81,6 +84,7 @@ class Sandbox:
         :param timeout: seconds a command may take when it does not say so itself, None for no limit
         :param approval: ``ask``, ``strict`` or ``off``; None for the configured mode
         :param on_approval: answers what must be asked; without it that is refused
+        :param judge: decides instead of hermes's own rules
         :param reconnect_for: seconds for which a lost link is sought, None for the place's own choice
         :param recreate: when there is one of that name with other settings, make it anew; its files stay
         :param on_progress: gets lines for people about what takes long: pulling an image, waiting in a queue
@@ -96,20 +100,21 @@ class Sandbox:
         self._timeout = timeout
         self._mode: approvals.Mode | None = approval
         self._on_approval = on_approval
-        self._judge: approvals.Judge = judge or approvals.AllowAll()
+        self._judge = judge
         self._lifetime = lifetime
         self._reconnect_for = reconnect_for
         self._workspace = workspace
         self._recreate = recreate
         self._on_progress = on_progress
         self._options = options
+        self._client = secrets.token_hex(4)
         self._place: Backend | None = None
         self._open_channel: Channel | None = None
         self._record: SandboxRecord | None = None
         self._sessions: set[str] = set()
         self._base: dict[str, Any] = {}
         self._here = ""
-        self._judged = False
+        self._gate: Gate | None = None
         self._idle: asyncio.Task[None] | None = None
         self._asleep = False  # suspended here since nobody used it; the next use wakes it
         self._slept: Any = None  # the guest that ran then
@@ -219,7 +224,8 @@ class Sandbox:
         self._base = {"base_cwd": self.cwd}
         if base_env:
             self._base["base_env"] = base_env
-        self._judged = place.capabilities.judged
+        home = _text(channel.guest.get("home"))
+        self._gate = await asyncio.to_thread(self._new_gate, place, home)
         self._asleep = False
         if place.stopped_by_client and self._life.idle_stop:
             self._idle = asyncio.create_task(self._suspend_when_idle())
@@ -265,6 +271,33 @@ class Sandbox:
             await asyncio.shield(self.close() if self.named else self.destroy())
             raise
 
+    def _new_gate(self, place: Backend, home: str | None = None) -> Gate | None:
+        settings = self._config.approvals
+        judged = place.capabilities.judged or settings.in_sandbox == "ask"
+        if not (judged or settings.denies):
+            return None
+        from .approval.opening import Facts, gate_for
+
+        facts = Facts(
+            backend=self.backend,
+            sandbox=self.name,
+            host=self._options.get("host"),
+            cwd=self.cwd or None,
+            home=home,
+            workspace=place.workspace() or self.cwd or None,
+            env=self._env,
+            client=self._client,
+        )
+        return gate_for(
+            settings,
+            facts,
+            judge=self._judge,
+            judged=judged,
+            mode=self._mode,
+            on_approval=self._on_approval,
+            channel=lambda: self._channel,
+        )
+
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
         idle, self._idle = self._idle, None
@@ -272,6 +305,8 @@ class Sandbox:
             idle.cancel()
         self._asleep = False
         channel, self._open_channel = self._open_channel, None
+        if self._gate is not None:
+            self._gate.forget_all()
         self._sessions.clear()  # the next guest may be another one, which knows none of them
         if channel is not None:
             await channel.close()
@@ -370,22 +405,64 @@ class Sandbox:
             "session": session,
             "command_size": len(raw),
         }
-        if self._judged:
-            text = raw.decode("utf-8", "surrogateescape")
-            await self._approve(
-                approvals.Request(
-                    kind="run", text=text, cwd=args.get("cwd"), session=session, backend=self.backend
+        tries = 0
+        while True:
+            tries += 1
+            ticket = await self._leave("run", raw, session=session, options=options)
+            sent, result = dict(args), None
+            if ticket is not None:
+                sent |= ticket.args
+            try:
+                result = await run_command(
+                    self._channel,
+                    sent,
+                    raw,
+                    limit=args["limit"],
+                    stdin=options.get("stdin"),
+                    on_output=options.get("on_output"),
+                    on_stderr=options.get("on_stderr"),
+                    on_sent=ticket.sent if ticket is not None else None,
                 )
-            )
-        return await run_command(
-            self._channel,
-            args,
-            raw,
-            limit=args["limit"],
+                return result
+            except HermesError as error:
+                self._moved(error, session, tries)
+                if ticket is not None:
+                    ticket.void()
+            finally:
+                if ticket is not None:
+                    well = result is not None and result.exit_code == 0
+                    ticket.ended(result.cwd if result is not None else None, well=well)
+
+    async def _leave(
+        self,
+        kind: Literal["run", "start", "pty"],
+        raw: bytes,
+        *,
+        session: str | None,
+        options: Mapping[str, Any],
+        moves: bool = True,
+    ) -> Ticket | None:
+        """Return leave to run a command; None where nothing is judged.
+
+        :raises Refused: it may not run
+        """
+        if self._gate is None:
+            return None
+        return await self._gate.command(
+            kind,
+            raw.decode("utf-8", "surrogateescape"),
+            session=session,
+            cwd=options.get("cwd"),
+            env=options.get("env"),
             stdin=options.get("stdin"),
-            on_output=options.get("on_output"),
-            on_stderr=options.get("on_stderr"),
+            moves=moves,
         )
+
+    def _moved(self, error: HermesError, session: str | None, tries: int) -> None:
+        """Return when a command was not run because another client came first, so that it is judged again."""
+        if error.code != "session_moved" or self._gate is None or session is None:
+            raise error
+        self._gate.moved(session, tries, error)
 
     def _args(
         self,
@@ -421,10 +498,13 @@ class Sandbox:
             args["merge"] = True
         return args
 
-    async def _approve(self, request: approvals.Request) -> None:
-        if self._judged:
-            mode = self._mode or self._config.approvals.mode
-            await approvals.check(self._judge, request, mode=mode, on_approval=self._on_approval)
+    def _typed(self, reader: str, *, tty: bool, cwd: str | None) -> Typed | None:
+        """Return what the input of a program has to pass; None where nothing is judged."""
+        if self._gate is None:
+            return None
+        from .approval.typed import Typed
+
+        return Typed(self._gate, reader, tty=tty, cwd=cwd)
 
     async def shell(
         self, name: str | None = None, *, cwd: str | None = None, env: Mapping[str, str] | None = None
@@ -455,6 +535,8 @@ class Sandbox:
 
     def _forget_session(self, name: str) -> None:
         self._sessions.discard(name)
+        if self._gate is not None:
+            self._gate.forget(name)
 
     # --- jobs and terminals
 
@@ -479,14 +561,29 @@ class Sandbox:
 
         await self._awake()
         raw = command_bytes(command)
-        text = raw.decode("utf-8", "surrogateescape")
-        await self._approve(approvals.Request(kind="start", text=text, cwd=cwd, backend=self.backend))
         args = self._args(timeout, env, cwd, True, None)
         if pty is not None:
             args["size"] = list(pty)
             args["term"] = "xterm-256color"
-        reply = await self._channel.call("start", {**self._base, **args, "session": DEFAULT_SESSION}, raw)
-        return Job(self, checked(reply.body.get("id"), int), text)
+        tries = 0
+        while True:
+            tries += 1
+            options = {"cwd": cwd, "env": env}
+            ticket = await self._leave("start", raw, session=DEFAULT_SESSION, options=options, moves=False)
+            sent = {**self._base, **args, "session": DEFAULT_SESSION}
+            if ticket is not None:
+                sent |= ticket.args
+            try:
+                reply = await self._channel.call("start", sent, raw)
+            except HermesError as error:
+                self._moved(error, DEFAULT_SESSION, tries)
+            else:
+                text = raw.decode("utf-8", "surrogateescape")
+                ident = checked(reply.body.get("id"), int)
+                return Job(self, ident, text, tty=pty is not None, cwd=_text(reply.body.get("cwd")))
+            finally:
+                if ticket is not None:
+                    ticket.ended(well=True)
 
     async def pty(
         self,
@@ -508,14 +605,16 @@ class Sandbox:
 
         await self._awake()
         raw = b"" if command is None else command_bytes(command)
-        text = raw.decode("utf-8", "surrogateescape")
-        await self._approve(approvals.Request(kind="pty", text=text, cwd=cwd, backend=self.backend))
+        await self._leave("pty", raw, session=None, options={"cwd": cwd, "env": env})
         args = self._args(None, env, cwd, True, None)
         args.pop("timeout", None)
         reply = await self._channel.call(
             "start", {**self._base, **args, "size": [rows, cols], "term": term}, raw
         )
-        return Pty(Job(self, checked(reply.body.get("id"), int), text))
+        text = raw.decode("utf-8", "surrogateescape")
+        return Pty(
+            Job(self, checked(reply.body.get("id"), int), text, tty=True, cwd=_text(reply.body.get("cwd")))
+        )
 
     async def jobs(self) -> list[JobInfo]:
         """Return every command that runs or may be asked for, and every process left in the background."""
@@ -539,7 +638,7 @@ class Sandbox:
                 code="job_unknown",
                 hint="It can be ended with 'hermes jobs kill'; its output went where its command sent it.",
             )
-        return Job(self, int(info.id), info.command)
+        return Job(self, int(info.id), info.command, tty=info.tty)
 
     async def kill(self, ident: str, signal: str | int | None = None) -> None:
         """End a job or a stray process by its id, with all it started, or send it a signal.
@@ -565,7 +664,18 @@ class Sandbox:
         """The files of the sandbox."""
         from .files import Files
 
-        return Files(self._channel, approve=self._approve_write)
+        gate = self._gate
+        if gate is None:
+            return Files(self._channel)
+
+        async def remove(path: str) -> None:
+            await gate.command("run", f"rm -r -- {shlex.quote(path)}")
+
+        return Files(self._channel, approve=self._approve_write, approve_removal=remove)
+
+    async def _approve_write(self, path: str) -> None:
+        if self._gate is not None:
+            await self._gate.check(self._gate.request("write", path))
 
     @property
     def workspace(self) -> Workspace:
@@ -575,9 +685,6 @@ class Sandbox:
         # A place on another machine leaves it to its guest where that is.
         inside = self._the_place().workspace() or str(self._channel.guest.get("cwd"))
         return Workspace(self._channel, self._store, self.id, self._root, inside, self._approve_write)
-
-    async def _approve_write(self, path: str) -> None:
-        await self._approve(approvals.Request(kind="write", text=path, backend=self.backend))
 
     def forward(
         self,
@@ -627,35 +734,16 @@ class Sandbox:
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of this sandbox as plain values: isolation, limits, what is verified and so on."""
-        place = self._the_place()
-        can = place.capabilities
-        guest = self._open_channel.guest if self._open_channel is not None else {}
-        return {
-            "name": self.name,
-            "id": self.id,
-            "backend": self.backend,
-            "isolation": can.isolation,
-            "persistent": can.persistent,
-            "suspend": can.suspend,
-            "snapshot": can.snapshot,
-            "copies": can.copies,
-            "network_off": can.network_off,
-            "limits": sorted(can.limits),
-            "verified": can.verified,
-            "reaches_host": list(can.reaches_host),
-            "exceptions": dict(can.exceptions),
-            "cwd": self.cwd,
-            "judge": self._judge.name if self._judged else None,
-            "approval": self._mode if self._judged else None,
-            "channel": self._open_channel.path if self._open_channel is not None else None,
-            "python": guest.get("python"),
-            "lifetime": {
-                "detached": self._life.detached,
-                "idle_guest": self._life.idle_guest,
-                "idle_stop": self._life.idle_stop,
-                "ttl": self._life.ttl,
-            },
-        }
+        from ._describe import describe
+
+        return describe(self)
+
+    @property
+    def _approvals_off(self) -> bool:
+        """Whether nothing is asked here although the place is no sandbox."""
+        if self._gate is not None:
+            return self._gate.scope == "all" and self._gate.mode == "off"
+        return self.backend == "local" and (self._mode or self._config.approvals.mode) == "off"
 
     @property
     def _life(self) -> Lifetime:
@@ -684,3 +772,7 @@ class Sandbox:
             reason="closed here",
             hint="Use it inside 'async with', or call open() first.",
         )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

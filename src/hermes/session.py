@@ -205,8 +205,12 @@ async def run_command(
     stdin: Stdin | None,
     on_output: OnOutput | None,
     on_stderr: OnOutput | None,
+    on_sent: Callable[[], None] | None = None,
 ) -> Result:
-    """Send a prepared ``run`` and gather its result. Cancelling it ends the command."""
+    """Send a prepared ``run`` and gather its result. Cancelling it ends the command.
+
+    :param on_sent: called when the command is on its way
+    """
     feed: AsyncIterable[bytes] | None = None
     if isinstance(stdin, str):
         stdin = text_bytes(stdin, "the standard input")
@@ -220,6 +224,8 @@ async def run_command(
     if on_output is not None or on_stderr is not None:
         args["live"] = True
     stream = channel.open("run", args, raw)
+    if on_sent is not None:
+        on_sent()
     if feed is None and not args.get("live"):
         return await _collect(channel, stream, limit)
     return await _follow(channel, stream, limit, feed, on_output, on_stderr)

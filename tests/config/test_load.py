@@ -100,6 +100,22 @@ def test_a_key_of_both_is_ours_unless_it_is_a_section_of_theirs(file: Path) -> N
     assert (load().foreign, load().skills) == ((), "shared")
 
 
+def test_what_hermes_agent_keeps_in_a_section_of_both(file: Path) -> None:
+    file.write_text("approvals: {mode: manual, cron_mode: deny, timeout: 60, deny: ['git push *']}\n")
+    config = load()
+    assert config.foreign == ("approvals.cron_mode", "approvals.mode")
+    assert (config.approvals.mode, config.approvals.timeout) == ("ask", 60)
+    assert config.approvals.deny == ("git push *",)
+    file.write_text("approvals: {cron_mod: deny}\n")
+    assert "unknown key 'approvals.cron_mod'" in failure()
+    file.write_text("approvals: {mode: ask}\n")
+    assert "expected one of ask, strict, off" in failure({"approvals.mode": "smart"})  # in the file only
+    file.write_text("approvals: {rules: [{id: x, action: block}]}\n")
+    assert load().approvals.rules == ({"id": "x", "action": "block"},)
+    file.write_text("approvals: {rules: [x]}\n")
+    assert "approvals.rules: expected a list of sections, found a list" in failure()
+
+
 @pytest.mark.parametrize(
     ("text", "line", "says"),
     [

@@ -264,8 +264,8 @@ async def test_approval_is_asked_for_a_push(project: Path) -> None:
     class Strict:
         name = "strict"
 
-        def judge(self, request: Request) -> Decision:
-            return Decision(action="deny" if request.kind == "write" else "allow", reason="no")
+        def judge(self, request: Request, state: object = None) -> Decision:
+            return Decision(action="block" if request.kind == "write" else "allow", reason="no")
 
     async with Sandbox("local-copy", workspace=str(project), judge=Strict()) as box:
         make(project, {"README.md": "new"})

@@ -30,6 +30,7 @@ COMMANDS = {
     "sandbox": "sandbox",
     "setup": "setup",
     "doctor": "doctor",
+    "approvals": "approvals",
     "config": "config",
     "bench": "bench",
 }

@@ -173,6 +173,10 @@ MaxOutput = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say where the command runs.")]
+Yes = Annotated[
+    bool,
+    typer.Option("--yes", "-y", help="Answer yes to what is asked this once. What is blocked stays blocked."),
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error came from.", callback=_debug)]
 Command = Annotated[
     list[str],

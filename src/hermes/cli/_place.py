@@ -138,10 +138,13 @@ def announce(chosen: Chosen, box: Sandbox, *, quiet: bool) -> None:
         return
     if chosen.backend == "local" and _first_use():
         say(LOCAL_MEANS + " (This is said once.)")
+    off = ", approvals are OFF" if box._approvals_off else ""
+    if chosen.config.foreign and _first_use("told-foreign"):
+        _tell_foreign(chosen.config.foreign)
     if chosen.why_auto:
-        say(f"no place was chosen, so auto stands for {chosen.backend} from now on: {chosen.why_auto}.")
+        say(f"no place was chosen, so auto stands for {chosen.backend} from now on: {chosen.why_auto}{off}.")
     elif sys.stderr.isatty():
-        say(f"{chosen.backend} ({_isolation(chosen.backend, box)})")
+        say(f"{chosen.backend} ({_isolation(chosen.backend, box)}{off})")
 
 
 def _isolation(backend: str, box: Sandbox) -> str:
@@ -151,9 +154,19 @@ def _isolation(backend: str, box: Sandbox) -> str:
     return {"none": "no isolation", "remote": "another machine"}.get(kind, str(kind))
 
 
-def _first_use() -> bool:
-    """Return True once for each home: what local means has not been said there yet."""
-    path: Path = home() / "state" / "told-local"
+def _tell_foreign(keys: tuple[str, ...]) -> None:
+    """Say once which settings in a section of ours are those of another program."""
+    inside = [key for key in keys if "." in key and key != "approvals.mode"]
+    if inside:
+        say(f"config.yaml: {', '.join(inside)} are hermes-agent's and do nothing here. (This is said once.)")
+    if "approvals.mode" in keys:
+        say("config.yaml: approvals.mode has a word of hermes-agent's, which counts as 'ask' here: a person")
+        say("is asked, never a model. (This is said once.)")
+
+
+def _first_use(what: str = "told-local") -> bool:
+    """Return True once for each home: something, such as what local means, has not been said there yet."""
+    path: Path = home() / "state" / what
     with contextlib.suppress(OSError):
         if path.exists():
             return False

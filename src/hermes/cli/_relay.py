@@ -10,8 +10,9 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING
 
-from hermes.errors import HermesError
+from hermes.errors import HermesError, Refused
 
+from ._report import clean
 from ._streams import Output, OutputClosed
 from ._terminal import CALM, IN, OUT, Escapes, RawTerminal, terminal_size
 
@@ -124,9 +125,18 @@ class Relay:
             self._arrived.clear()
             while self._keys:
                 data = self._keys.popleft()
-                await self._pty.write(data)
+                try:
+                    await self._pty._type(data)
+                except Refused as error:
+                    await self._refuse(error)
                 self._waiting -= len(data)
                 self._listen()
+
+    async def _refuse(self, error: Refused) -> None:
+        """Say why Enter was not passed on, and clear the line."""
+        said = f"\r\nhermes: {clean(error.message)}\r\n"
+        await self._output.write(OUT, said.encode("utf-8", "replace"))
+        await self._pty._type(b"\x15\r")
 
     # --- keys
 

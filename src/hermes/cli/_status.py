@@ -12,6 +12,22 @@ from ._report import clean, say
 
 EVERY = 5.0  # seconds between lines where nobody can watch one change
 
+_held = 0
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Clear the line and show none, while something else is shown in its place."""
+    global _held
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+    _held += 1
+    try:
+        yield
+    finally:
+        _held -= 1
+
 
 @contextlib.contextmanager
 def status_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
@@ -21,6 +37,8 @@ def status_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
 
         def change(line: str) -> None:
             nonlocal shown
+            if _held:
+                return
             width = shutil.get_terminal_size().columns - 1
             sys.stderr.write("\r\x1b[K" + f"hermes: {clean(line)}"[:width])
             sys.stderr.flush()

@@ -12,6 +12,7 @@ from hermes._json import error_object, result_object
 from hermes.errors import HermesError, exit_code
 
 from . import _options as options
+from ._ask import asker
 from ._place import Chosen, choose
 from ._report import report, say
 from ._run import STOP_SECONDS, Signals, opened, run, stop_runs
@@ -52,6 +53,7 @@ def exec_(
     stdin: Stdin = False,
     json: options.Json = False,
     max_output: options.MaxOutput = None,
+    yes: options.Yes = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> int:
@@ -85,7 +87,7 @@ def exec_(
             recreate=recreate,
             settings=settings,
         )
-        return run(_exec(chosen, text, given, stdin=stdin, as_json=json, quiet=quiet))
+        return run(_exec(chosen, text, given, stdin=stdin, as_json=json, quiet=quiet, yes=yes))
     except OutputClosed:
         return 141
     except HermesError as error:
@@ -106,12 +108,13 @@ async def _exec(
     stdin: bool,
     as_json: bool,
     quiet: bool,
+    yes: bool,
 ) -> int:
     output = Output()
     boxes = []
 
     async def work() -> Any:
-        async with opened(chosen, quiet=quiet) as box:
+        async with opened(chosen, quiet=quiet, on_approval=asker(yes=yes)) as box:
             boxes.append(box)
             return await _call(box, command, given, output, stdin=stdin, live=not as_json)
 

@@ -15,6 +15,7 @@ import typer
 from hermes.errors import HermesError
 
 from . import _options as options
+from ._ask import asker
 from ._place import announce, choose
 from ._report import report, say
 from ._run import run
@@ -71,6 +72,7 @@ def run_(
             help="Bytes of each stream in a result, such as 64k: head and tail.",
         ),
     ] = None,
+    yes: options.Yes = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
     debug: options.Debug = False,
 ) -> int:
@@ -102,6 +104,7 @@ def run_(
         retry_gone=retry_gone,
         config=chosen.config,
         workspace=chosen.workspace,
+        on_approval=asker(yes=yes, lasting=True),
         **chosen.options,
     )
     if chosen.why_auto or chosen.backend == "local":

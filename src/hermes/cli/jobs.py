@@ -12,6 +12,7 @@ import typer
 from hermes.errors import HermesError, SandboxGone
 
 from . import _options as options
+from ._ask import asker
 from ._place import Chosen, choose
 from ._report import report, say
 from ._run import opened, run
@@ -111,6 +112,7 @@ def start(
     cwd: options.Cwd = None,
     env: options.Env = None,
     timeout: options.Timeout = None,
+    yes: options.Yes = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> int:
@@ -131,7 +133,7 @@ def start(
     text, variables = options.shell_text(command), options.environment(env)
 
     async def work() -> str:
-        async with opened(chosen, quiet=quiet) as box:
+        async with opened(chosen, quiet=quiet, on_approval=asker(yes=yes)) as box:
             return (await box.start(text, cwd=cwd, env=variables, timeout=timeout)).id
 
     print(run(work()))

@@ -152,6 +152,7 @@ def enter(
         typer.Argument(metavar="[COMMAND...]", help="Instead of a shell.", show_default=False),
     ] = None,
     sandbox: options.Place = None,
+    yes: options.Yes = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> int:
@@ -161,7 +162,7 @@ def enter(
 
     check_terminal("hermes sandbox enter")
     chosen = chosen_for(find_record(name, sandbox))
-    return run(interact(chosen, command, quiet=quiet, create=False))
+    return run(interact(chosen, command, yes=yes, quiet=quiet, create=False))
 
 
 @app.command()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from . import _options as options
+from ._ask import asker
 from ._place import Chosen, choose
 from ._report import say
 from ._run import opened, run
@@ -43,6 +44,7 @@ def shell(
     cwd: options.Cwd = None,
     env: options.Env = None,
     escape: Escape = "~",
+    yes: options.Yes = False,
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> int:
@@ -65,7 +67,8 @@ def shell(
         recreate=recreate,
         settings=settings,
     )
-    return run(interact(chosen, command, cwd=cwd, env=options.environment(env), escape=escape, quiet=quiet))
+    variables = options.environment(env)
+    return run(interact(chosen, command, cwd=cwd, env=variables, escape=escape, yes=yes, quiet=quiet))
 
 
 async def interact(
@@ -75,13 +78,14 @@ async def interact(
     cwd: str | None = None,
     env: dict[str, str] | None = None,
     escape: str = "~",
+    yes: bool = False,
     quiet: bool = False,
     create: bool = True,
 ) -> int:
     """Run a program on a terminal in the sandbox and relay it to ours; return the exit code."""
     from ._terminal import terminal_size
 
-    async with opened(chosen, create=create, quiet=quiet) as box:
+    async with opened(chosen, create=create, quiet=quiet, on_approval=asker(yes=yes)) as box:
         rows, cols = terminal_size()
         pty = await box.pty(
             options.shell_text(command) if command else None,

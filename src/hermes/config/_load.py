@@ -46,6 +46,14 @@ _FOREIGN = """
 FOREIGN = frozenset(_FOREIGN.split())
 """Top-level keys of hermes-agent, which keeps its settings in a file of the same name."""
 
+FOREIGN_APPROVALS = frozenset(
+    ("cron_mode", "destructive_slash_confirm", "mcp_reload_confirm", "single_query_mode", "unattended_mode")
+)
+"""What hermes-agent keeps in ``approvals``, a section of both."""
+
+FOREIGN_MODES = {"manual": "ask", "smart": "ask"}
+"""Its words for ``approvals.mode``. Where a model may answer there, a person is asked here."""
+
 T = TypeVar("T", bound=msgspec.Struct)
 Where = Callable[[tuple[str, ...]], str]
 
@@ -60,6 +68,9 @@ def load(overrides: Mapping[str, Any] | None = None) -> Config:
     data, lines = read_yaml(path)
     foreign = tuple(key for key, value in data.items() if _is_foreign(key, value))
     data = {key: value for key, value in data.items() if key not in foreign}
+    if isinstance(data.get("approvals"), Mapping):
+        data["approvals"], theirs = _own_approvals(data["approvals"])
+        foreign += theirs
 
     def in_file(at: tuple[str, ...]) -> str:
         line = lines.get(at)
@@ -106,6 +117,17 @@ def _is_foreign(key: str, value: Any) -> bool:
         return key in FOREIGN
     is_section = isinstance(ours, type) and issubclass(ours, msgspec.Struct)
     return key in FOREIGN and not is_section and isinstance(value, Mapping)
+
+
+def _own_approvals(found: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return the section without what is hermes-agent's, and the names of that."""
+    theirs = [key for key in found if key in FOREIGN_APPROVALS]
+    ours = {key: value for key, value in found.items() if key not in theirs}
+    mode = ours.get("mode")
+    if isinstance(mode, str) and mode in FOREIGN_MODES:
+        ours["mode"] = FOREIGN_MODES[mode]
+        theirs.append("mode")
+    return ours, tuple(f"approvals.{key}" for key in theirs)
 
 
 def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,7 +233,7 @@ def _expected(wanted: Any, title: str | None) -> str:
     if title == "size":
         return "a size such as 64k or 1g"
     if get_origin(wanted) is tuple:
-        return "a list of texts"
+        return "a list of texts" if get_args(wanted)[0] is str else "a list of sections"
     if get_origin(wanted) is Annotated:
         return _expected(get_args(wanted)[0], None) + " above 0"
     if get_origin(wanted) is Literal:

@@ -32,9 +32,40 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Approvals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Whether commands that must be asked about are asked about, refused, or let through."""
+    """What is asked about, and how.
+
+    ``mode``
+        ``ask``; ``strict``, which asks about everything that is not known to be read-only; ``off``, which
+        asks about nothing. What is blocked is refused in each of them.
+    ``in_sandbox``
+        ``ask`` judges commands in real sandboxes too, which are not judged otherwise.
+    ``rules``
+        Rules in the language of those that are shipped.
+    ``deny``, ``ask``, ``allow``
+        Short patterns such as ``sudo *``, each of which becomes a rule. Those of ``deny`` hold everywhere.
+    ``allow_regenerable``
+        Recursive deletes of what can be made again, such as ``node_modules``, are not asked about when it
+        lies in the workspace.
+    ``timeout``
+        After how long no answer is a no; None waits.
+    ``advisor``
+        A program and its arguments that comments on what is asked.
+    """
 
     mode: Literal["ask", "strict", "off"] = "ask"
+    in_sandbox: Literal["skip", "ask"] = "skip"
+    rules: tuple[dict[str, Any], ...] = ()
+    deny: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    allow_regenerable: bool = False
+    timeout: Duration | None = None
+    advisor: tuple[str, ...] = ()
+
+    @property
+    def denies(self) -> bool:
+        """Whether there are rules that forbid something, which hold in every place."""
+        return bool(self.deny) or any(rule.get("action") in ("deny", "block") for rule in self.rules)
 
 
 class Local(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -205,7 +236,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``timeout`` is in seconds, None for no limit. ``network`` None is the place's own default. ``keep``
     exempts sandboxes with a name from the lifetimes. ``skills`` says whether a sandbox gets a copy of the
     skills in hermes's home, sees the very ones read-only, or none. ``foreign`` lists the keys of config.yaml
-    that belong to another program and were left alone.
+    that belong to another program and were left alone, those inside of a section with their whole name.
     """
 
     sandbox: str | None = None

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes._json import error_object
-from hermes.approval import Request
 from hermes.backends._command import Done
 from hermes.backends.singularity import workdir
 from hermes.backends.singularity._client import Client, client_for
@@ -24,6 +23,7 @@ from hermes.backends.singularity._here import to_its_end
 from hermes.backends.singularity._image import ensure
 from hermes.backends.singularity._slurm import SlurmJob
 from hermes.errors import BackendError, HermesError, Refused, SandboxGone
+from hermes.session import text_bytes
 
 from ._input import Command
 from ._journal import Array, Begun, Journal
@@ -123,13 +123,18 @@ class Arrays:
 
     async def _approved(self, todo: Sequence[Command]) -> list[Command]:
         """Return those that may be run; the others have their result then."""
-        if not self._place.capabilities.judged:
+        self._box._gate = await asyncio.to_thread(self._box._new_gate, self._place)
+        if self._box._gate is None:
             return list(todo)
-        self._box._judged, found = True, []
+        found = []
         for command in todo:
-            request = Request(kind="start", text=command.text, cwd=command.cwd, backend="singularity")
             try:
-                await self._box._approve(request)
+                await self._box._leave(
+                    "start",
+                    text_bytes(command.text, "the command"),
+                    session=None,
+                    options={"cwd": command.cwd, "env": command.env, "stdin": command.stdin},
+                )
             except Refused as error:
                 one = Begun(command.id, command.digest, "")
                 refused = error_object(error, backend="singularity", sandbox=None, session=None)

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from hermes import backends, places
 from hermes._json import error_object, result_object
-from hermes.approval import Request
 from hermes.config import Config
 from hermes.errors import CommandError, HermesError, Refused, SandboxGone, Unreachable
 from hermes.files import Files
@@ -201,7 +200,12 @@ class Boxes:
             **box._base,
             **box._args(command.timeout, command.env, command.cwd, False, self._journal.limit),
         }
-        await box._approve(Request(kind="start", text=command.text, cwd=command.cwd, backend=box.backend))
+        await box._leave(
+            "start",
+            text_bytes(command.text, "the command"),
+            session=None,
+            options={"cwd": command.cwd, "env": command.env, "stdin": command.stdin},
+        )
         guard, stdin = _paths(box, one.mark)
         if command.stdin is not None:
             try:

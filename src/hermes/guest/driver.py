@@ -68,6 +68,7 @@ SKIP = re.compile(
     rb"|LINENO|MACHTYPE|OPTIND|OSTYPE|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|_|__h_\w+)"
     rb"(?:=|$)|^declare -fx __h_|^trap -- '\\builtin eval \"\$__h_stop\"' "
 )
+OUR_FUNCTIONS = re.compile(rb"^__h_\w+ \(\) ?\n\{ ?\n.*?^\}\n", re.M | re.S)
 OPTION = re.compile(rb"^set [-+]o ")
 BASH_OPTIONS = re.compile(rb'^declare -\S+ (BASHOPTS|SHELLOPTS)="([\w:-]*)"$', re.M)
 SH_ALIASES = b"\1\n"

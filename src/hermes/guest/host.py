@@ -97,14 +97,14 @@ def remove(options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def prune(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Remove the sandboxes of one owner that the owner does not know, or that have outlived their time."""
+    """Remove the sandboxes of one owner that the owner does not know any more."""
     removed, left = [], []
     known, now = set(options["known"]), time.time()
     for label in labels():
         ident, age = label["id"], now - label["used"]
         if label.get("owner") != options["owner"] or ident in known:
             continue
-        if age < options["grace"] or label.get("keep") or (label["runs"] and age < label.get("ttl", 0)):
+        if age < options["grace"] or label.get("keep"):
             continue
         problems = _remove(ident, False)
         left += problems

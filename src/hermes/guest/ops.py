@@ -46,6 +46,12 @@ def get_session(guest: Guest, args: Dict[str, Any]) -> Shell:
     return shell
 
 
+def check_turn(shell: Optional[Shell], turn: Optional[int]) -> None:
+    """See to it that a session is as the client knew it when it asked whether the command may run."""
+    if turn is not None and turn != (shell.turn if shell is not None else 0):
+        raise OpError("session_moved", "another client has used the session; the command was not run")
+
+
 def get_task(guest: Guest, ident: Any) -> Task:
     task: Optional[Task] = guest.tasks.get(ident)
     if task is None:
@@ -91,6 +97,7 @@ def run(guest: Guest, call: Call) -> None:
         task.timeout = args.get("timeout")
         task.begin()
     else:
+        check_turn(guest.sessions.get(args["session"]), args.get("turn"))
         shell = get_session(guest, args)
         at = check_cwd(shell.cwd, args.get("cwd"))
         task = shell_task = ShellTask(shell, command, limit, merge)
@@ -125,6 +132,7 @@ def start(guest: Guest, call: Call) -> None:
     size = args.get("size")
     env = dict(guest.env, **check_env(args.get("base_env")))
     session = guest.sessions.get(args.get("session") or "")
+    check_turn(session, args.get("turn"))
     if session is not None and session.settling:
         guest.loop.call_later(0.001, lambda: call.client.serve(call))
         return
@@ -297,6 +305,25 @@ def session_close(guest: Guest, call: Call) -> None:
     if shell is not None:
         shell.close()
     call.reply({"closed": shell is not None})
+
+
+@op("session.state")
+def session_state(guest: Guest, call: Call) -> None:
+    """Answer with where a session is, and a script of what it has defined; the session itself is not made."""
+    shell = guest.sessions.get(call.args["session"])
+    if shell is None:
+        call.reply({"known": False, "turn": 0, "busy": False, "whole": True, "cwd": guest.cwd})
+        return
+    if shell.settling or not shell.ready:
+        guest.loop.call_later(0.001, lambda: call.client.serve(call))
+        return
+    busy = shell.current is not None or bool(shell.queue)
+    script = shell.defined()
+    whole = len(script) < call.client.link.chunk // 2  # an answer is one frame
+    call.reply(
+        {"known": True, "turn": shell.turn, "busy": busy, "whole": whole, "cwd": shell.cwd},
+        script if whole else b"",
+    )
 
 
 @op("session.list")

@@ -372,6 +372,7 @@ class Guest:
             "pid": os.getpid(),
             "python": platform.python_version(),
             "cwd": self.cwd,
+            "home": os.path.expanduser("~"),
             "run_dir": self.run_dir,
             "state_dir": self.state_dir,
         }

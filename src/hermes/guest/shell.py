@@ -16,7 +16,19 @@ import termios
 import time
 from typing import Any, Deque, Dict, List, Optional, Set
 
-from .driver import BASH, BASH_JOBS, DONE, REST, SH, SH_JOBS, State, change_directory, quote, set_variables
+from .driver import (
+    BASH,
+    BASH_JOBS,
+    DONE,
+    OUR_FUNCTIONS,
+    REST,
+    SH,
+    SH_JOBS,
+    State,
+    change_directory,
+    quote,
+    set_variables,
+)
 from .proc import (
     TICKS,
     Nanny,
@@ -104,6 +116,8 @@ class Shell:
         self.is_bash = os.path.basename(self.program) == "bash"
         self.script_fd = b"0xff" if self.is_bash else b"0xa"  # where the shell keeps the file it reads
         guest.next_shell += 1
+        # Counts the commands that it was given; no other session ever has the same, of whatever name.
+        self.turn = guest.next_shell << 32
         self.dir = os.path.join(guest.run_dir, str(guest.next_shell))
         os.mkdir(self.dir, 0o700)
         if Shell._renew is None:
@@ -186,6 +200,14 @@ class Shell:
         """Return a script that gives another shell this one's variables and functions."""
         return self.state.script() if self.state is not None else None
 
+    def defined(self) -> bytes:
+        """Return the part of that script which tells this session from a fresh one."""
+        if self.state is None or self.first is None:
+            return b""
+        fresh = {line for line in self.first.script().split(b"\n") if line.startswith(b"declare -")}
+        script = OUR_FUNCTIONS.sub(b"", self.state.script())
+        return b"\n".join(line for line in script.split(b"\n") if line not in fresh)
+
     def _died(self) -> None:
         nanny = self.nanny
         assert nanny is not None and nanny.status is not None
@@ -249,6 +271,7 @@ class Shell:
     # --- running commands
 
     def submit(self, task: ShellTask) -> None:
+        self.turn += 1
         self.queue.append(task)
         self._next()
 
@@ -267,9 +290,10 @@ class Shell:
             self._write_command(task.text + b"\n")
         except OSError as error:
             self.current = None
-            task.finish(126, self.cwd)
+            task.refused = "the command could not be handed to the shell, and was not run: %s" % error
             for watch in task.watches:
-                watch.call.fail("no_space", "the command could not be handed to the shell: %s" % error)
+                watch.call.fail("no_space", task.refused)
+            task.finish(126, self.cwd)
             self.guest.loop.call_soon(self._next)
             return
         task.begin()

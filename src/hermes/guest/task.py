@@ -226,6 +226,7 @@ class Task:
         self.duration = 0.0
         self.state = "queued"  # then running, exited, timed_out, interrupted, expired
         self.why = "exited"
+        self.refused = ""  # why it was never begun
         self.exit_code: Optional[int] = None
         self.out_of_memory = False
         self._kills = 0
@@ -342,6 +343,9 @@ class Task:
 
     def watch(self, call: Call, live: bool, offsets: Optional[Dict[int, int]] = None) -> None:
         """Answer *call* with the output and the result."""
+        if self.refused:
+            call.fail("no_space", self.refused)
+            return
         watch = Watch(self, call, live, self.limit, offsets or {})
         self.watches.append(watch)
 

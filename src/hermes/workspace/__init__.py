@@ -290,7 +290,10 @@ class Workspace:
 
     async def _diff(self, path: str, sides: Sides) -> str:
         here, there = sides.here.get(path), sides.there.get(path)
-        now = await self._inside(path, there)
+        try:
+            now = await self._inside(path, there)
+        except FileError as error:
+            return f"{path}: {error.message}\n"
         before = await asyncio.to_thread(_content, self.root, path, here)
         note = "the file here changed too; this is the difference to it\n" if sides.changed_here(path) else ""
         return note + await asyncio.to_thread(unified, path, before, now, here, there)

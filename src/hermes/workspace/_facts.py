@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import unicodedata
 from collections.abc import Iterable
@@ -78,7 +79,10 @@ def parents(path: str) -> Iterable[str]:
         at = path.find("/", at + 1)
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def fold(name: str) -> str:
     """Return what a file system that does not tell case, or forms of a letter, takes a name for."""
+    if name.isascii():
+        return name.lower().rstrip(". ")
     plain = "".join(c for c in unicodedata.normalize("NFC", name) if unicodedata.category(c) != "Cf")
     return unicodedata.normalize("NFC", plain.casefold()).rstrip(". ")

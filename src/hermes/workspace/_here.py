@@ -45,12 +45,18 @@ def look(root: str, rules: Rules, known: Mapping[str, Facts], *, stop: threading
             if stop is not None and stop.is_set():
                 return found
             path = (folder + "/" if folder else "") + name.decode("utf-8", "surrogateescape")
-            _one(root, path, rules, known, found, todo)
+            _one(root, path, rules, known, found, todo, stop)
     return found
 
 
 def _one(
-    root: str, path: str, rules: Rules, known: Mapping[str, Facts], found: Here, todo: list[str]
+    root: str,
+    path: str,
+    rules: Rules,
+    known: Mapping[str, Facts],
+    found: Here,
+    todo: list[str],
+    stop: threading.Event | None,
 ) -> None:
     place = os.path.join(os.fsencode(root), _bytes(path))
     try:
@@ -72,7 +78,7 @@ def _one(
         elif facts.kind == "link":
             content = os.readlink(place).decode("utf-8", "surrogateescape")
         else:
-            content = hashed(place)
+            content = _hashed(place, stop)
         found.files[path] = facts.with_content(content)
     except FileNotFoundError:
         pass  # it went meanwhile
@@ -91,11 +97,11 @@ def facts_of(info: os.stat_result) -> Facts:
     return Facts(kind, size, stat.S_IMODE(info.st_mode) & 0o777, (info.st_mtime_ns, info.st_ctime_ns))
 
 
-def hashed(path: bytes) -> str:
+def _hashed(path: bytes, stop: threading.Event | None) -> str:
     found = hashlib.sha256()
     fd = os.open(path, READ)
     try:
-        while data := os.read(fd, CHUNK):
+        while (data := os.read(fd, CHUNK)) and not (stop is not None and stop.is_set()):
             found.update(data)
     finally:
         os.close(fd)

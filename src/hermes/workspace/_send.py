@@ -117,7 +117,8 @@ async def send(
     total = sum(here.files[path].size for path in paths)
     meter = Meter(say, f"copying {root}", len(paths), total)
     meter.show()
-    await _tree(channel, root, inside, lambda put, _: put(_folders(here, folders)), Stats(), meter)
+    if folders:
+        await _tree(channel, root, inside, lambda put, _: put(_folders(here, folders)), Stats(), meter)
     for batch in _batches(paths, here.files):
         stats = Stats()
         if here.files[batch[0]].size >= RESUME_FROM:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ MAX_BYTES = 1 << 28  # of a list
 MAX_FILES = 1_000_000
 MAX_NAME = 255
 MAX_PATH = 4000
-BATCH = 4000  # names in one call
+BATCH = 1 << 18  # bytes of names in one call
 HEX = frozenset("0123456789abcdef")
 
 
@@ -44,14 +44,26 @@ async def scan(channel: Channel, root: str, known: Mapping[str, Entry]) -> There
 
 async def digest(channel: Channel, root: str, there: There, names: list[str]) -> None:
     """Fill in the content of files, one that cannot be read being nothing that can be fetched."""
-    for at in range(0, len(names), BATCH):
-        some = names[at : at + BATCH]
+    for some in _batches(names):
         raw = await _lines(channel, "tree.digest", {"path": root, "names": some})
         for name, found in zip(some, _digests(raw, len(some)), strict=True):
             facts = there.files[name]
             there.files[name] = (
                 facts.with_content(found) if found else Facts("other", 0, facts.mode, facts.times)
             )
+
+
+def _batches(names: list[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for name in names:
+        batch.append(name)
+        size += len(name) + 4
+        if size > BATCH:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 async def _lines(channel: Channel, operation: str, args: dict[str, Any]) -> bytes:

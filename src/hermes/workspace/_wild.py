@@ -37,10 +37,37 @@ CLASSES = {
 }
 
 
-class Pattern(NamedTuple):
-    """One line. ``parts`` are the tokens of each name, or of the last one unless it is ``anchored``."""
+class Part(NamedTuple):
+    """What one name has to look like. ``ends``: a beginning and an end, where one star is between them."""
 
-    parts: list[list[Token]]
+    tokens: list[Token]
+    plain: bytes | None
+    ends: tuple[bytes, bytes] | None
+
+    @classmethod
+    def of(cls, tokens: list[Token]) -> Part:
+        # Most patterns are a name or `*.o`: comparing bytes is much quicker than matching them.
+        plain = [token for token in tokens if isinstance(token, int) and token != ANY]
+        if len(plain) == len(tokens):
+            return cls(tokens, bytes(plain), None)
+        if tokens.count(ANY) == 1 and len(plain) + 1 == len(tokens):
+            at = tokens.index(ANY)
+            return cls(tokens, None, (bytes(plain[:at]), bytes(plain[at:])))
+        return cls(tokens, None, None)
+
+    def matches(self, name: bytes) -> bool:
+        if self.plain is not None:
+            return name == self.plain
+        if self.ends is not None:
+            start, end = self.ends
+            return len(name) >= len(start) + len(end) and name.startswith(start) and name.endswith(end)
+        return _match(self.tokens, name, lambda token: token == ANY, _byte)
+
+
+class Pattern(NamedTuple):
+    """One line. ``parts`` are those of each name, or of the last one unless it is ``anchored``."""
+
+    parts: list[Part]
     anchored: bool
     folders_only: bool
     ignores: bool
@@ -50,7 +77,7 @@ class Pattern(NamedTuple):
         if self.folders_only and not folder:
             return False
         if not self.anchored:
-            return _name(self.parts[0], path[-1])
+            return self.parts[0].matches(path[-1])
         return _path(self.parts, path)
 
 
@@ -87,7 +114,7 @@ def _line(line: bytes) -> Pattern | None:
             parts.append([])
         else:
             parts[-1].append(token)
-    return Pattern(parts, anchored, folders_only, ignores)
+    return Pattern([Part.of(part) for part in parts], anchored, folders_only, ignores)
 
 
 def _escaped(line: bytes) -> bool:
@@ -155,19 +182,18 @@ def _class(line: bytes, at: int) -> tuple[frozenset[int] | None, int]:
     return (EVERY - members if negated else frozenset(members) & EVERY), at + 1
 
 
-def _is_any_depth(part: list[Token]) -> bool:
-    return part == [ANY, ANY]
+DEEP: list[Token] = [ANY, ANY]
 
 
-def _path(parts: list[list[Token]], path: Sequence[bytes]) -> bool:
+def _is_any_depth(part: Part) -> bool:
+    return part.tokens == DEEP
+
+
+def _path(parts: list[Part], path: Sequence[bytes]) -> bool:
     if _is_any_depth(parts[-1]) and len(parts) > 1:
         # What is inside, at least one name deep.
-        parts = [*parts[:-1], [ANY, ANY], [ANY]]
-    return _match(parts, path, _is_any_depth, _name)
-
-
-def _name(tokens: list[Token], name: bytes) -> bool:
-    return _match(tokens, name, lambda token: token == ANY, _byte)
+        parts = [*parts, Part.of([ANY])]
+    return _match(parts, path, _is_any_depth, Part.matches)
 
 
 def _byte(token: Token, byte: int) -> bool:

@@ -18,7 +18,7 @@ class AskAll:
 
     name = "ask-all"
 
-    def judge(self, request: Request) -> Decision:
+    def judge(self, request: Request, state: object = None) -> Decision:
         return Decision(action="ask", reason="everything is asked")
 
 

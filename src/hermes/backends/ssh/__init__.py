@@ -160,7 +160,6 @@ class SshBackend(Backend):
                 "owner": owner(),
                 "from": socket.gethostname(),
                 "keep": self.spec.keep,
-                "ttl": self.spec.lifetime.ttl if self.spec.named else 0,
             },
         }
 

@@ -31,7 +31,11 @@ async def prune(config: Config, store: Store) -> list[str]:
     """
     from . import SshBackend, owner
 
-    records = [record for record in await asyncio.to_thread(store.all) if record.backend == SshBackend.name]
+    problems: list[str] = []
+    records = await asyncio.to_thread(store.all, problems)
+    if problems:  # a record that cannot be read may be that of a sandbox that runs
+        raise HermesError(problems[0], hint="Nothing was looked for on other machines.")
+    records = [record for record in records if record.backend == SshBackend.name]
     known = [record.id for record in records]
     machines: dict[str, Mapping[str, Any]] = {}
     wishes: list[Mapping[str, Any]] = [record.options for record in records]

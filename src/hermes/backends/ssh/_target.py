@@ -60,8 +60,13 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
             "ConnectTimeout": f"{max(1, round(timeout))}",
             "ServerAliveInterval": f"{max(1, round(s.keepalive))}",
             "ServerAliveCountMax": "3",
+            "SessionType": "default",
+            "StdinNull": "no",
+            "ForkAfterAuthentication": "no",
         }
-        argv = ["ssh", "-F", str(_config(s)), "-T"]
+        # Older ones do not know the last three, and have not what they guard against.
+        known = "IgnoreUnknown=SessionType,StdinNull,ForkAfterAuthentication"
+        argv = ["ssh", "-F", str(_config(s)), "-T", "-o", known]
         for key, value in forced.items():
             argv += ["-o", f"{key}={value}"]
         if s.key:

@@ -1,0 +1,201 @@
+"""Grants: a yes that is kept, for exactly what it was given for.
+
+A grant is bound to the judge's description of what would run (programs, arguments, directory), to the kind of
+request and to the place. One for a session is kept in memory by the process whose person gave it, so that no
+other process and no other session has it; one for always is a record in ``state/grants.json`` that expires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from hermes.config import home as default_home
+from hermes.errors import HermesError
+from hermes.state import Lock, Store
+
+from . import Answer, Decision, Request
+
+__all__ = ["DAYS", "Grant", "GrantStore", "Grants", "proposed"]
+
+DAYS = 30
+"""How long a grant for always holds."""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A yes for always: to which commands (``key``), of which kind, at which place, until when.
+
+    ``what`` says it to people, ``cwd`` in which directory; ``rule`` is what had asked. Times are seconds
+    since the epoch.
+    """
+
+    id: str
+    key: str
+    kind: str
+    backend: str
+    host: str
+    what: str
+    cwd: str | None
+    rule: str | None
+    created: float
+    expires: float
+
+    @property
+    def place(self) -> str:
+        return f"{self.backend}:{self.host}" if self.host else self.backend
+
+    def covers(self, request: Request, decision: Decision, now: float) -> bool:
+        """Return whether it is an answer to this very decision."""
+        # An expiry further away than any that is given was not written by us, or the clock was set back.
+        current = self.created - 60 <= now < self.expires <= self.created + DAYS * 86400 + 1
+        return current and (self.key, self.kind, self.backend, self.host) == (
+            decision.key,
+            request.kind,
+            request.backend,
+            request.host,
+        )
+
+
+class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    version: int = 1
+    grants: list[Grant] = msgspec.field(default_factory=list)
+
+
+def proposed(request: Request, decision: Decision, now: float | None = None) -> Grant:
+    """Return the grant that *always* would store, which is shown before it is."""
+    now = time.time() if now is None else now
+    programs = decision.programs
+    places = {program.cwd for program in programs}
+    return Grant(
+        id=_ident(request, decision.key),
+        key=decision.key,
+        kind=request.kind,
+        backend=request.backend,
+        host=request.host,
+        what="; ".join(shlex.join(program.argv) for program in programs),
+        cwd=places.pop() if len(places) == 1 else request.cwd,
+        rule=decision.rule,
+        created=now,
+        expires=now + DAYS * 86400,
+    )
+
+
+def _ident(request: Request, key: str) -> str:
+    """Return the same id for the same thing, so that what was shown can be found under it."""
+    whole = "\0".join((request.kind, request.backend, request.host, key))
+    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+
+
+class GrantStore:
+    """The grants for always of one hermes home. All methods block."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self._store = Store(home)
+        self._root = (home or default_home()) / "state"
+        self._path = self._root / "grants.json"
+
+    def all(self) -> list[Grant]:
+        """Return those that have not expired, the newest last.
+
+        :raises HermesError: code ``state_unreadable``
+        """
+        now = time.time()
+        return [grant for grant in self._read().grants if now < grant.expires]
+
+    def find(self, request: Request, decision: Decision) -> Grant | None:
+        """Return the grant that answers a decision. One that cannot be read grants nothing."""
+        now = time.time()
+        try:
+            grants = self._read().grants
+        except HermesError:
+            return None
+        return next((grant for grant in grants if grant.covers(request, decision, now)), None)
+
+    def add(self, grant: Grant) -> None:
+        """Store a grant, in place of one for the same.
+
+        :raises HermesError: code ``state_unreadable``, ``state_unwritable`` or ``state_busy``
+        """
+
+        def same(other: Grant) -> bool:
+            return (other.key, other.kind, other.place) == (grant.key, grant.kind, grant.place)
+
+        with self._changing() as grants:
+            grants[:] = [other for other in grants if not same(other)] + [grant]
+
+    def revoke(self, idents: list[str]) -> list[Grant]:
+        """Remove grants by their ids, or all of them when there are no ids, and return what was removed.
+
+        :raises HermesError: as :meth:`add` does
+        """
+        with self._changing() as grants:
+            gone = [grant for grant in grants if not idents or grant.id in idents]
+            grants[:] = [grant for grant in grants if grant not in gone]
+        return gone
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[list[Grant]]:
+        self._store._prepare(self._root / "locks")
+        with Lock(self._root / "locks" / "grants.lock", timeout=10.0):
+            file = self._read()
+            before = list(file.grants)
+            yield file.grants
+            now = time.time()
+            file.grants = [grant for grant in file.grants if now < grant.expires]
+            if file.grants != before:
+                self._store._write(self._path, msgspec.json.encode(file))
+
+    def _read(self) -> _File:
+        data = self._store._load(self._path)
+        if data is None:
+            return _File()
+        try:
+            file = msgspec.json.decode(data[0], type=_File)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise HermesError(
+                f"{self._path} cannot be used: {error}; nothing is granted by it",
+                code="state_unreadable",
+                hint="Remove it, and answer again.",
+            ) from error
+        if file.version != 1:
+            raise HermesError(
+                f"{self._path} is of version {file.version}, which this hermes does not know",
+                code="state_unreadable",
+                hint="Use the hermes that wrote it, or remove it and answer again.",
+            )
+        return file
+
+
+class Grants:
+    """What was granted, as one client sees it: what is stored, and what its own sessions were given."""
+
+    def __init__(self, store: GrantStore | None = None) -> None:
+        self._stored = store or GrantStore()
+        self._sessions: set[tuple[str | None, str, str]] = set()
+
+    async def find(self, request: Request, decision: Decision) -> str | None:
+        """Return by which kind of grant a decision was answered before, None for none."""
+        if not decision.grantable:
+            return None
+        if (request.session, request.kind, decision.key) in self._sessions:
+            return "session grant"
+        found = await asyncio.to_thread(self._stored.find, request, decision)
+        return f"grant {found.id}" if found is not None else None
+
+    async def keep(self, request: Request, decision: Decision, answer: Answer) -> None:
+        """Keep an answer that is to hold for longer than once."""
+        if answer is Answer.SESSION:
+            self._sessions.add((request.session, request.kind, decision.key))
+        elif answer is Answer.ALWAYS:
+            await asyncio.to_thread(self._stored.add, proposed(request, decision))
+
+    def forget(self, session: str | None) -> None:
+        """Forget what a session was given; it has ended."""
+        self._sessions = {one for one in self._sessions if one[0] != session}

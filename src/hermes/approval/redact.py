@@ -1,0 +1,64 @@
+"""Taking secrets out of command lines that are kept."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["MARK", "found_in", "redact"]
+
+MARK = "[secret]"
+
+_WORDS = "password passwd passphrase secret token api[_-]?key access[_-]?key private[_-]?key credential"
+_NAME = rf"[\w.-]{{0,60}}(?:{'|'.join(_WORDS.split())})[\w.-]{{0,60}}"
+_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"'&;|<>()]+)"""
+
+_PATTERNS = [
+    # NAME=value, name: value, "name": "value"
+    re.compile(rf"(?i)(\b{_NAME}[\"']?\s{{0,3}}[=:]\s{{0,3}}){_VALUE}"),
+    # --password value, --token value
+    re.compile(rf"(?i)(--?{_NAME}\s+){_VALUE}"),
+    re.compile(
+        rf"(?i)(\bauthorization[\"']?\s{{0,3}}[:=]\s{{0,3}}(?:bearer|basic|token|digest)?\s{{0,3}}){_VALUE}"
+    ),
+    re.compile(rf"(?i)(\bbearer\s+){_VALUE}"),
+    # scheme://user:password@host
+    re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"']{0,100}:)[^\s/@\"']+(?=@)"),
+    # curl -u user:password, mysql -ppassword, sshpass -p password
+    re.compile(r"((?:^|\s)(?:-u|--user|--proxy-user)[\s=]+[\"']?[^\s:\"']{1,100}:)[^\s\"']+"),
+    re.compile(r"(\bmysql\w*\b[^|;&\n]{0,200}?\s-p)[^\s\"']+"),
+    re.compile(rf"(\bsshpass\s+-p\s*){_VALUE}"),
+    # what is piped into something that asks for a password
+    re.compile(
+        rf"(\b(?:echo|printf)\s+(?:-\w+\s+)?){_VALUE}(?=[^|\n]{{0,40}}\|\s*(?:sudo|su|doas|docker\s+login|kinit|passwd|chpasswd)\b)"
+    ),
+]
+_KNOWN = re.compile(
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"
+    r"|\bsk-[A-Za-z0-9_-]{16,}|\bxox[abprs]-[\w-]{10,}|\bhf_[A-Za-z0-9]{20,}|\bnpm_[A-Za-z0-9]{20,}|\bpypi-[\w-]{20,}"
+    r"|\bAIza[\w-]{30,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
+    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|$)",
+    re.S,
+)
+
+
+def found_in(text: str) -> frozenset[str]:
+    """Return what looks like a secret in a text, so that it can be taken out elsewhere too."""
+    found = set(_KNOWN.findall(text))
+    for pattern in _PATTERNS:
+        for match in pattern.finditer(text):
+            found.add(match[0][len(match[1]) :].strip("\"'"))
+    return frozenset(found - {""})
+
+
+def redact(text: str, values: tuple[str, ...] = ()) -> str:
+    """Return a text with what looks like a secret, and the given values, replaced.
+
+    It errs on the side of taking out too much; what does not look like one stays.
+    """
+    for value in values:
+        text = text.replace(value, MARK)
+    text = _KNOWN.sub(MARK, text)
+    for pattern in _PATTERNS:
+        text = pattern.sub(lambda found: found[1] + MARK, text)
+    return text

@@ -1,0 +1,209 @@
+"""Asking the person at the terminal whether something may run.
+
+The question goes to the terminal itself, not to stdin and stdout, which may be the command's own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import termios
+import textwrap
+import time
+from typing import Any
+
+from hermes.approval import Answer, Decision, Request
+from hermes.approval.grants import DAYS, Grant, proposed
+
+from . import _status
+from ._report import clean
+from ._show import MAX_LINES, odd_letters, place_of, program_line, underlined, why
+
+VERBS = {
+    "run": "run this command",
+    "start": "start this command in the background",
+    "pty": "start this program on a terminal",
+    "input": "give this input to a running program",
+    "write": "change this file",
+}
+
+
+class Prompt:
+    """Shows a request on the terminal and takes the answer. No, Enter, Ctrl-C and Ctrl-D are all a no."""
+
+    how = "prompt"
+
+    def __init__(self, *, lasting: bool = False, path: str = "/dev/tty") -> None:
+        self._lasting = lasting
+        self._path = path
+        self._one = asyncio.Lock()
+
+    async def __call__(self, request: Request, decision: Decision) -> Answer:
+        async with self._one:
+            with _status.held(), _Terminal(self._path) as terminal:
+                return await self._ask(terminal, request, decision)
+
+    async def _ask(self, terminal: _Terminal, request: Request, decision: Decision) -> Answer:
+        terminal.say(question(request, decision, terminal.width()))
+        choices = ["[n]o (default)", "[o]nce"]
+        if decision.grantable:
+            choices += ["[s]ession"] if self._lasting else []
+            choices += ["[a]lways"]
+        choices.append("[e]xplain")
+        while True:
+            said = (await terminal.answer(f"{', '.join(choices)}: ")).strip().lower()
+            if said in ("e", "explain"):
+                terminal.say(explanation(request, decision, terminal.width(), lasting=self._lasting))
+            elif said in ("o", "once"):
+                return Answer.ONCE
+            elif said in ("s", "session") and decision.grantable and self._lasting:
+                return Answer.SESSION
+            elif said in ("a", "always") and decision.grantable:
+                grant = proposed(request, decision)
+                terminal.say(["", "This would be stored:", *described(grant, terminal.width())])
+                sure = await terminal.answer("Store it? [y]es, [n]o (default): ")
+                if sure.strip().lower() in ("y", "yes"):
+                    return Answer.ALWAYS
+            elif said in ("", "n", "no", "\x03", "\x04"):
+                terminal.say(["No. Nothing was run."])
+                return Answer.NO
+            else:
+                terminal.say([f"'{clean(said)[:20]}' is none of them."])
+
+
+def question(request: Request, decision: Decision, width: int) -> list[str]:
+    """Return the lines that say what is asked."""
+    lines = ["", f"hermes: may it {VERBS[request.kind]}?", ""]
+    lines += underlined(request.text, decision.span, width=width, most=MAX_LINES)
+    lines += [f"    ({odd})" for odd in odd_letters(request.text)]
+    lines.append("")
+    shown = [program_line(program) for program in decision.programs]
+    if shown and [shlex_like(request.text)] != shown:
+        for number, line in enumerate(shown[:6]):
+            lines += _field("Runs" if not number else "", line, width)
+        if len(shown) > 6:
+            lines += _field("", f"and {len(shown) - 6} more; explain lists them", width)
+    lines += _field("Where", place_of(request), width)
+    lines += _field("Why", why(decision), width)
+    if decision.comment:
+        lines += _field("Advisor", clean(decision.comment, keep="\n"), width)
+    return lines
+
+
+def shlex_like(text: str) -> str:
+    """Return a command with its white space made even, to see whether it says the same as its resolution."""
+    return " ".join(text.split())
+
+
+def explanation(request: Request, decision: Decision, width: int, *, lasting: bool) -> list[str]:
+    """Return everything that is known about the request, and what the answers mean."""
+    lines = ["", "The whole of it:", *underlined(request.text, decision.span, width=width)]
+    for program in decision.programs:
+        lines += _field("Runs", program_line(program), width)
+        if program.cwd and program.cwd != request.cwd:
+            lines += _field("", f"in {clean(program.cwd)}", width)
+    lines += _field("Where", place_of(request), width)
+    lines += _field("Why", why(decision), width)
+    lines += _field("Severity", decision.severity, width)
+    lines.append("")
+    meanings = [
+        ("no", "it is not run; the command fails with exit code 121"),
+        ("once", "it is run now, and asked about again the next time"),
+    ]
+    if decision.grantable:
+        if lasting:
+            meanings.append(("session", "the very same is not asked again by this hermes in this session"))
+        meanings.append(("always", f"the very same is not asked again here, for {DAYS} days"))
+    else:
+        meanings.append(("always", "is not offered: not all of it is known, or it is among the worst"))
+    for name, meaning in meanings:
+        lines += _field(name, meaning, width)
+    return [*lines, ""]
+
+
+def described(grant: Grant, width: int = 80) -> list[str]:
+    """Return a grant in words: exactly what it covers."""
+    until = time.strftime("%Y-%m-%d", time.localtime(grant.expires))
+    lines = _field("Allow", clean(grant.what), width)
+    lines += _field("In", clean(grant.cwd or "any directory"), width)
+    lines += _field("Where", clean(grant.place), width)
+    lines += _field("Until", f"{until}; 'hermes approvals revoke {grant.id}' takes it back", width)
+    return lines
+
+
+def _field(name: str, text: str, width: int) -> list[str]:
+    lead = f"{name}:" if name else ""
+    found: list[str] = []
+    for part in text.split("\n"):
+        wrapped = textwrap.wrap(part, max(20, width - 11), break_on_hyphens=False) or [""]
+        for line in wrapped:
+            found.append(f"{lead:<10} {line}".rstrip())
+            lead = ""
+    return found
+
+
+class _Terminal:
+    """The controlling terminal, for as long as a question lasts."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = -1
+        self._saved: list[Any] = []
+
+    def __enter__(self) -> _Terminal:
+        self._fd = os.open(self._path, os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            self._saved = termios.tcgetattr(self._fd)
+            flags = termios.tcgetattr(self._fd)
+            # Lines, with an echo. Ctrl-C is a character that ends the line: it answers, and stops nobody.
+            flags[3] = (flags[3] | termios.ICANON | termios.ECHO | termios.ECHOE) & ~termios.ISIG
+            flags[0] |= termios.ICRNL
+            flags[1] |= termios.OPOST
+            flags[6][termios.VEOL] = b"\x03"
+            # What was typed before the question was no answer to it.
+            termios.tcsetattr(self._fd, termios.TCSAFLUSH, flags)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(self._fd, termios.TCSADRAIN, self._saved)
+        os.close(self._fd)
+
+    def width(self) -> int:
+        try:
+            return max(40, min(100, os.get_terminal_size(self._fd).columns or 80))
+        except OSError:
+            return 80
+
+    def say(self, lines: list[str]) -> None:
+        self._write("".join(f"{line}\n" for line in lines))
+
+    async def answer(self, question: str) -> str:
+        """Return the line that is typed; empty when the terminal is gone, or ends the input."""
+        self._write(question)
+        loop = asyncio.get_running_loop()
+        ready = asyncio.Event()
+        loop.add_reader(self._fd, ready.set)
+        try:
+            await ready.wait()
+        finally:
+            loop.remove_reader(self._fd)
+        try:
+            typed = os.read(self._fd, 4096)
+        except OSError:
+            typed = b""
+        if not typed.endswith(b"\n"):
+            self._write("\n")
+        if typed.endswith(b"\x03"):
+            return "\x03"
+        return typed.decode("utf-8", "replace")
+
+    def _write(self, text: str) -> None:
+        data = text.encode("utf-8", "replace")
+        with contextlib.suppress(OSError):
+            while data:
+                data = data[os.write(self._fd, data) :]
