@@ -10,6 +10,9 @@ import pytest
 
 import hermes
 from _ssh import Host, machine
+from hermes.backends.base import Spec
+from hermes.backends.ssh import SshBackend
+from hermes.config import Config
 
 from .conftest import Open
 
@@ -181,3 +184,10 @@ ssh:
         assert one.id != two.id
     with pytest.raises(hermes.HermesError):
         await hermes.Sandbox("ssh:a..b", connect_timeout=2, **options).open()
+
+
+async def test_what_it_can_do_is_told_without_a_host() -> None:
+    """The table of exceptions and `hermes doctor` ask for it where nothing is configured."""
+    can = SshBackend(Spec(name="any", id="0" * 16), Config()).capabilities
+    assert can.isolation == "remote"
+    assert not can.suspend
