@@ -36,10 +36,14 @@ def shared(host: Host) -> Iterator[Callable[[str], list[str]]]:
         path = Path(folder, "s")
         master = [*host.argv("")[:-1], "-M", "-S", str(path), "-N"]
         with subprocess.Popen(master, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            while not path.exists():
-                time.sleep(0.01)
-            yield lambda command: host.argv(command, "-S", str(path))
-            process.terminate()
+            try:
+                deadline = time.monotonic() + 20
+                while not path.exists():
+                    assert process.poll() is None and time.monotonic() < deadline, "no connection to share"
+                    time.sleep(0.01)
+                yield lambda command: host.argv(command, "-S", str(path))
+            finally:
+                process.kill()
 
 
 def round_trip(host: Host) -> float:
