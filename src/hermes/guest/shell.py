@@ -275,9 +275,8 @@ class Shell:
         task.begin()
         self._number += 1
         task.mark = "%s.%d" % (self.mark, self._number)  # as the shell itself counts
-        self._send(self._line(task))
-        # The shell waits in its redirections until we have opened the other ends.
         task.starts = Starts()
+        # Before the shell gets its line, or it would wait in its redirections for the other ends.
         try:
             task.readers.append(Reader(task, self._open("o", os.O_RDONLY), OUT, wait=True))
             if not task.merge:
@@ -285,6 +284,7 @@ class Shell:
         except OSError as error:
             self._replace(task, "the session's files are gone (%s)" % error.strerror)
             return
+        self._send(self._line(task))
         # A short command is read when it reports, in one go; what takes longer is read as it comes.
         self._timers.append(self.guest.loop.call_later(0.001, task.let_write))
         if task.input is not None:
