@@ -200,6 +200,8 @@ class Watch:
         if self.ranges:
             return
         for chan, spool in self.task.spools.items():
+            if not spool.size:
+                continue
             if spool.size <= self.limit and not spool.dropped:
                 self.ranges.append([chan, 0, spool.size])
             else:
@@ -213,38 +215,38 @@ class Task:
     """One command. Subclasses know how it runs and how it is stopped."""
 
     kind = "run"
+    session: Optional[str] = None
+    duration = 0.0
+    state = "queued"  # then running, exited, timed_out, interrupted, expired
+    why = "exited"
+    exit_code: Optional[int] = None
+    out_of_memory = False
+    cwd = ""
+    tty = -1
+    input: Optional[Input] = None
+    timeout: Optional[float] = None
+    done = False
+    wanted = True  # somebody may still ask for it after its end
+    _kills = 0
+    _timer: Any = None
+    _feeder: Optional[Call] = None
 
     def __init__(self, guest: Guest, command: str, limit: int, merge: bool) -> None:
         self.guest = guest
         guest.next_task += 1
         self.id = guest.next_task
         self.command = command
-        self.session: Optional[str] = None
         self.limit = limit
         self.merge = merge
         self.created = self.started = time.time()
         self._clock = time.monotonic()
-        self.duration = 0.0
-        self.state = "queued"  # then running, exited, timed_out, interrupted, expired
-        self.why = "exited"
-        self.exit_code: Optional[int] = None
-        self.out_of_memory = False
-        self._kills = 0
-        self.cwd = ""
-        self.tty = -1
         self.spools: Dict[int, Spool] = {}
         prefix = "%s/%d" % (guest.state_dir, self.id)
         self.spools[OUT] = Spool(prefix + ".out", guest.quota)
         if not merge:
             self.spools[ERR] = Spool(prefix + ".err", guest.quota)
         self.readers: List[Reader] = []  # those that are open
-        self.input: Optional[Input] = None
         self.watches: List[Watch] = []
-        self.timeout: Optional[float] = None
-        self._timer: Any = None
-        self._feeder: Optional[Call] = None
-        self.done = False
-        self.wanted = True  # somebody may still ask for it after its end
         guest.tasks[self.id] = self
 
     @property
@@ -306,10 +308,7 @@ class Task:
     @property
     def truncated(self) -> bool:
         """Whether a result cannot hold the whole output."""
-        for spool in self.spools.values():
-            if spool.size > self.limit or spool.dropped:
-                return True
-        return False
+        return any(spool.size > self.limit or spool.dropped for spool in self.spools.values())
 
     def listing(self) -> Dict[str, Any]:
         """Return the result so far and what tells the task from others."""
