@@ -1,6 +1,6 @@
 """Approval: what may run unasked, wherever the place is not itself the boundary.
 
-A judge looks at a request and allows it, denies it, or wants a human to be asked. ``check`` turns that,
+A judge looks at a request and allows it, blocks it, or wants a human to be asked. ``check`` turns that,
 the mode and the human's answer into one thing: it returns, or it raises ``Refused``.
 """
 
@@ -8,15 +8,19 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
 from hermes.errors import Refused
 
-__all__ = ["AllowAll", "Decision", "Judge", "Mode", "OnApproval", "Request", "check"]
+if TYPE_CHECKING:
+    from .engine import SessionState
 
-Action = Literal["allow", "ask", "deny"]
+__all__ = ["AllowAll", "Decision", "Judge", "Mode", "OnApproval", "Program", "Request", "check"]
+
+Action = Literal["allow", "ask", "block"]
+Severity = Literal["low", "medium", "high", "hardline"]
 Mode = Literal["ask", "strict", "off"]
 
 
@@ -25,6 +29,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     ``text`` is the command line, the input for a running program, or the path of the file to be written.
     ``cwd`` is where it would run, None when that is not known; ``session`` the session's name, None for none.
+    ``home``, ``workspace`` and ``agent_home`` are paths of the place: the user's home, the workspace, and hermes's own
+    directory.
     """
 
     kind: Literal["run", "start", "pty", "input", "write"]
@@ -32,14 +38,35 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     session: str | None = None
     backend: str = ""
+    home: str | None = None
+    workspace: str | None = None
+    agent_home: str | None = None
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A program that would run, with its words resolved. A part that is not known is shown as ``…``."""
+
+    argv: tuple[str, ...]
+    cwd: str | None = None
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
-    """A judge's answer, with the reason in words and the rule that gave it, if one did."""
+    """A judge's answer, with the reason in words and the rule that gave it, if one did.
+
+    ``programs`` is what would run; ``span`` the part of the request's text that gave the decision; ``read_only`` whether
+    all of it is known to change nothing; ``key`` an exact description of the resolved commands, which a grant is bound to;
+    ``after`` the state of the session when it has run.
+    """
 
     action: Action
     reason: str = ""
     rule: str | None = None
+    severity: Severity = "medium"
+    programs: tuple[Program, ...] = ()
+    span: tuple[int, int] | None = None
+    read_only: bool = False
+    key: str = ""
+    after: Any = None
 
 
 OnApproval = Callable[[Request, Decision], "bool | Awaitable[bool]"]
@@ -53,8 +80,8 @@ class Judge(Protocol):
     def name(self) -> str:
         """The name that ``describe()`` shows."""
 
-    def judge(self, request: Request) -> Decision:
-        """Return the decision on one request. It is called on the event loop, so it must be quick."""
+    def judge(self, request: Request, state: SessionState | None = None) -> Decision:
+        """Return the decision on one request in a session, None for a fresh one. It must be quick."""
 
 
 class AllowAll:
@@ -62,7 +89,7 @@ class AllowAll:
 
     name = "allow-all"
 
-    def judge(self, request: Request) -> Decision:
+    def judge(self, request: Request, state: SessionState | None = None) -> Decision:
         return Decision(action="allow", reason="every command is allowed")
 
 
@@ -70,7 +97,7 @@ async def check(judge: Judge, request: Request, *, mode: Mode, on_approval: OnAp
     """Return when the request may go ahead.
 
     In mode ``off`` what should be asked goes ahead unasked, in mode ``strict`` it is refused unasked. What is
-    denied is refused in every mode. A judge or an ``on_approval`` that fails refuses as well.
+    blocked is refused in every mode. A judge or an ``on_approval`` that fails refuses as well.
 
     :raises Refused: it may not; nothing was run
     """

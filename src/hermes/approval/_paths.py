@@ -1,0 +1,170 @@
+"""What kind of place a path is: the classes that the policy decides by.
+
+Paths are judged as text. Only a judge for this very machine looks at the disk, for symbolic links.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ._marks import STAR, globbed, marked, plain, unknown
+
+# Directories that belong to the system as a whole: nobody deletes one of these in earnest.
+TOP = (
+    "/bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /opt /proc /root /run /sbin /srv /sys /usr /var /usr/bin /usr/lib "
+    "/usr/lib64 /usr/local /usr/sbin /usr/share /usr/local/bin /usr/local/lib /var/lib /var/log /usr/include /nix /nix/store "
+    "/lost+found /System /Library /Applications /Users /Volumes /private /private/etc /private/var /cores /efi /boot/efi /snap"
+).split()
+_ALL = re.compile(r"(?:[*?.]|\[[^]]*\])*\*(?:[*?.]|\[[^]]*\])*")
+_BLOCK_DEVICE = re.compile(
+    r"/dev/(?:[shv]d[a-z]|xvd|nvme|mmcblk|md\d|md/|dm-|mapper/|r?disk|loop\d|nbd|disk/|zd\d|sr\d|cciss/|bcache|mtd|ubi|pmem|zvol/|ada\d|da\d)"
+)
+_HARMLESS_DEVICE = re.compile(
+    r"/dev/(?:null|zero|full|stdin|stdout|stderr|tty\w*|fd(?:/.*)?|shm(?:/.*)?|u?random|ptmx|pts/\d+|console|tcp/.*|udp/.*)"
+)
+_HOME_OF = re.compile(r"/home/[^/]+|/Users/[^/]+|/root")
+
+
+def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
+    """Return a path absolute and without ``.`` and ``..``, with the links that were made in the session followed.
+
+    The home directory is ``~``. What is unknown stays in it as a mark.
+    """
+    if not path.startswith(("/", "~")):
+        path = f"{cwd}/{path}"
+    out: list[str] = []
+    hops = 0
+    parts = path.split("/")
+    root = "~" if parts[0] == "~" else "/"
+    index = 1 if parts[0] in ("", "~") else 0
+    while index < len(parts):
+        part = parts[index]
+        index += 1
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if out and not unknown(out[-1]):
+                out.pop()
+            elif not out and root == "~":
+                root, out = "/", ["home"]
+            continue
+        out.append(part)
+        if links:
+            so_far = (root if root != "/" else "") + "/" + "/".join(out)
+            target = links.get(so_far)
+            if target is not None and hops < 20:
+                hops += 1
+                rest = parts[index:]
+                parts, index = target.split("/") + rest, 1
+                root, out = ("~" if target.startswith("~") else "/"), []
+    joined = "/".join(out)
+    result = f"~/{joined}" if root == "~" and joined else "~" if root == "~" else f"/{joined}"
+    if home.startswith("/") and home != "/" and (result == home or result.startswith(home + "/")):
+        result = "~" + result[len(home) :]
+    if result.startswith("/private/") and re.match(r"/private/(?:etc|var|tmp|home)(?:/|$)", result):
+        result = result[len("/private") :]
+    return result
+
+
+def on_disk(path: str, home: str) -> str:
+    """Return where a path of this machine really leads. Looks at the disk."""
+    if marked(path):
+        return path
+    real = os.path.realpath(home + path[1:] if path.startswith("~") else path)
+    return "~" + real[len(home) :] if real == home or real.startswith(home + "/") else real
+
+
+class Classes:
+    """The classes of paths, from the tables of the rules file."""
+
+    def __init__(self, tables: Mapping[str, Iterable[str]]) -> None:
+        self._patterns: dict[str, re.Pattern[str]] = {}
+        self._samples: list[tuple[str, list[str]]] = []
+        for name, patterns in tables.items():
+            self._patterns[name] = re.compile("|".join(_regex(one) for one in patterns), re.DOTALL)
+            self._samples += [(name, one.replace("*", "x").split("/")) for one in patterns]
+        self._samples += [("top", one.split("/")) for one in TOP]
+        self._cache: dict[str, tuple[str, ...]] = {}
+
+    def of(self, path: str) -> tuple[str, ...]:
+        """Return the classes of a path that ``normal`` made, the most serious one first."""
+        found = self._cache.get(path)
+        if found is None:
+            if len(self._cache) > 2000:
+                self._cache.clear()
+            found = self._cache[path] = self._of(path)
+        return found
+
+    def _of(self, path: str) -> tuple[str, ...]:
+        found: list[str] = []
+        trimmed = strip_all(path)
+        if trimmed == "/":
+            found.append("root")
+        elif trimmed == "~" or _HOME_OF.fullmatch(trimmed) or trimmed == "/home":
+            found.append("home-itself")
+        elif trimmed in TOP:
+            found.append("top")
+        if path.startswith("/dev/"):
+            if _BLOCK_DEVICE.match(path):
+                found.append("device")
+            elif not _HARMLESS_DEVICE.fullmatch(path):
+                found.append("special")
+        if globbed(path):
+            found += self._globbed(path)
+        text = plain(path)
+        found += [name for name, pattern in self._patterns.items() if pattern.fullmatch(text)]
+        return tuple(found)
+
+    def _globbed(self, path: str) -> list[str]:
+        """Return the classes of what a pattern may stand for."""
+        components = [re.compile(fnmatch.translate(plain(one))) if globbed(one) else one for one in path.split("/")]
+        found: list[str] = []
+        for name, sample in self._samples:
+            if name in found or len(sample) != len(components):
+                continue
+            if all(
+                one == part if isinstance(one, str) else one.match(part)
+                for one, part in zip(components, sample, strict=True)
+            ):
+                found.append(name)
+        return found
+
+
+def strip_all(path: str) -> str:
+    """Return the directory that a path ending in patterns for everything empties, else the path."""
+    while True:
+        head, slash, tail = path.rpartition("/")
+        if not slash or not tail:
+            return path
+        if not globbed(tail) or not _ALL.fullmatch(plain(tail)):
+            return path
+        path = head or "/"
+
+
+def whole(path: str) -> bool:
+    """Say whether the last part of a path is a pattern for everything in its directory."""
+    tail = path.rpartition("/")[2]
+    return STAR in tail and _ALL.fullmatch(plain(tail)) is not None
+
+
+def _regex(pattern: str) -> str:
+    """Return a regular expression for one pattern: ``*`` stays in its part, ``**`` does not."""
+    out = ""
+    if pattern.startswith("~/"):
+        out = r"(?:~|/home/[^/]+|/Users/[^/]+|/root|[^/]*[\U0010ff00-\U0010ff08][^/]*(?:/.*)?)/"
+        pattern = pattern[2:]
+    elif pattern.startswith("**/"):
+        out = r"(?:.*/)?"
+        pattern = pattern[3:]
+    for piece in re.split(r"(\*\*|\*)", pattern):
+        out += ".*" if piece == "**" else "[^/]*" if piece == "*" else re.escape(piece)
+    return f"(?:{out})"
+
+
+def tables(raw: Any) -> dict[str, list[str]]:
+    """Return the path tables of the rules file, each a list of patterns."""
+    return {str(name): [str(one) for one in patterns] for name, patterns in raw.items()}
