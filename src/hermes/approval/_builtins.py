@@ -44,7 +44,10 @@ def printf(run: Interpreter, call: Call) -> str:
         if "$(" in variable or "`" in variable:
             run.expand.check_arithmetic(variable)
         if name:
-            run.state.variables[name.group()] = text if name.group() == variable else [text, UNKNOWN]
+            if name.group() == variable:
+                run.set(variable, text)
+            else:
+                run.state.variables[name.group()] = [text, UNKNOWN]
         return ""
     return text
 
@@ -233,7 +236,7 @@ def read(run: Interpreter, call: Call) -> str:
         if "$(" in name or "`" in name:
             run.expand.check_arithmetic(name)
         if not names or len(names) == 1:
-            run.state.variables[name] = line.strip(" \t")
+            run.set(name, line.strip(" \t"))
             continue
         pieces, _, _ = split(line)
         if len(pieces_of) > 1:
@@ -297,6 +300,8 @@ def alias(run: Interpreter, call: Call) -> str:
         name, equals, value = word.partition("=")
         if equals:
             run.state.aliases[name] = value
+            if value.strip():
+                run.subshell(lambda value=value: run.script(value), captured=True)  # type: ignore[misc]
     return ""
 
 
@@ -405,6 +410,8 @@ def let(run: Interpreter, call: Call) -> str:
 
 def hash_(run: Interpreter, call: Call) -> str:
     words = call.argv[1:]
+    if words and words[0] == "-t":
+        return "".join(f"/usr/bin/{one}\n" for one in words[1:])
     if len(words) >= 3 and words[0] == "-p":
         run.state.links["hash:" + words[2]] = run.path(words[1])
     return ""
@@ -416,6 +423,15 @@ def complete(run: Interpreter, call: Call) -> str:
         if word == "-C" and index + 1 < len(words):
             run.subshell(lambda text=words[index + 1]: run.script(text))  # type: ignore[misc]
     return UNKNOWN
+
+
+def bind(run: Interpreter, call: Call) -> str:
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        if word == "-x" and index + 1 < len(words):
+            text = words[index + 1].partition(":")[2]
+            run.subshell(lambda text=text: run.script(text), captured=True)  # type: ignore[misc]
+    return ""
 
 
 def nothing(run: Interpreter, call: Call) -> str:
@@ -451,6 +467,8 @@ BUILTINS: dict[str, Handler] = {
     "command": command,
     "builtin": command,
     "which": which,
+    "type": which,
+    "bind": bind,
     "trap": trap,
     "test": test,
     "[": test,

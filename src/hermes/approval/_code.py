@@ -20,7 +20,7 @@ _STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 # What hands a literal text to a shell, in any of these languages.
 _RUNS = re.compile(
     r"\b(?:system|exec|popen|passthru|shell_exec|proc_open|pcntl_exec|execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
-    r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|do shell script|Deno\.run|run|sh|bash|command)\s*\(?\s*" + _STRING,
+    r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|do shell script|do script|Deno\.run|run|sh|bash|command)\s*\(?\s*" + _STRING,
 )
 _BACKTICK = re.compile(r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]")
 _RUNS_UNKNOWN = re.compile(
@@ -30,7 +30,7 @@ _RUNS_UNKNOWN = re.compile(
 _DELETES = re.compile(
     r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
     r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|os\.remove\s*\(|os\.RemoveAll|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
-    r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|truncateSync\s*\(|truncate\s*\()"
+    r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
 )
 _NETWORK_SHELL = re.compile(r"\bsocket\b[^\n]{0,400}\b(?:exec|spawn|dup2|/bin/(?:ba)?sh|STDIN|system|popen)|fsockopen|TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|IO::Socket[^\n]{0,300}(?:exec|sh)|net\.(?:connect|Socket|createConnection)[^\n]{0,300}(?:spawn|exec|pipe)|/inet/tcp/")
 _REMOTE_CODE = re.compile(r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)")
@@ -63,8 +63,14 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if _FORK.search(code):
         run.note("fork-bomb", "starts itself over and over", "block")
     for match in list(_RUNS.finditer(code))[:20]:
-        if language in ("Perl", "Ruby", "PHP", "Node", "Lua", "AppleScript", "other", "awk", "Groovy", "R", "Julia", "Tcl") or "(" in match.group():
-            shell(run, call, unescape(match.group(1) or match.group(2) or ""))
+        words = _literals(match.group(1) or match.group(2) or "", code, match.end())
+        if len(words) > 1:
+            argv = list(words)
+            run.subshell(lambda argv=argv: run.call(msgspec.structs.replace(call, argv=argv, stdin=None)), captured=True)  # type: ignore[misc]
+        else:
+            shell(run, call, words[0])
+    if _ENVIRONMENT.search(code) and _SENDS.search(code):
+        run.note("send-secret", f"{language} code that sends the environment")
     if language in ("Perl", "Ruby", "PHP", "Julia", "Bun"):
         for match in list(_BACKTICK.finditer(code))[:20]:
             found = next((one for one in match.groups() if one), "")
@@ -80,6 +86,27 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         if run.sink.secret(run.path(match.group(1), call.cwd)):
             run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
     return UNKNOWN
+
+
+_ENVIRONMENT = re.compile(r"process\.env(?![.\[\w])|\bENV(?:\.to_\w+|\b(?!\s*[\[{.]))|%ENV|\$_ENV\b(?!\s*\[)|getenv\(\)")
+_SENDS = re.compile(r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE)
+_NEXT = re.compile(r"\s*(,\s*\[?|\.\.?|\+|\s)\s*" + _STRING)
+
+
+def _literals(first: str, code: str, at: int) -> list[str]:
+    """Return the literal texts of a call: those that are joined as one, those that are separate as several."""
+    words = [unescape(first)]
+    for _ in range(20):
+        match = _NEXT.match(code, at)
+        if match is None:
+            break
+        at = match.end()
+        text = unescape(match.group(2) or match.group(3) or "")
+        if match.group(1).startswith(","):
+            words.append(text)
+        else:
+            words[-1] += text
+    return words
 
 
 def unescape(raw: str) -> str:
@@ -222,7 +249,7 @@ def awk(run: Interpreter, call: Call) -> str:
             run.note("remote-code", "awk runs what comes from the network")
         code = marks.plain(code)
         for match in list(re.finditer(r"\bsystem\s*\(\s*" + _STRING, code))[:10]:
-            shell(run, call, unescape(match.group(1) or match.group(2) or ""))
+            shell(run, call, "".join(_literals(match.group(1) or match.group(2) or "", code, match.end())))
         if re.search(r"\bsystem\s*\(\s*[^\"'\s]", code):
             run.note("code-runs", "awk runs commands that are not known")
         for match in list(re.finditer(r"\"((?:[^\"\\]|\\.)*)\"\s*\)*\s*\|&?\s*getline", code))[:10]:
@@ -320,6 +347,8 @@ def sqlite(run: Interpreter, call: Call) -> str:
 
 def client(run: Interpreter, call: Call) -> str:
     """psql, mysql and the like: a line that begins with ``\\!`` runs a command."""
+    if call.stdin is not None and marks.OUTPUT in call.stdin:
+        run.note("sql", "feeds a database what another command printed")
     for one in [*call.argv[1:], *(call.stdin or "").split("\n")[:500]]:
         match = re.match(r"\s*(?:\\!|system\s)\s*(.+)", one)
         if match:
@@ -417,6 +446,34 @@ def options(*names: str) -> Handler:
     return handler
 
 
+def deno(run: Interpreter, call: Call) -> str:
+    words = [one for one in call.argv[1:] if not one.startswith("-")]
+    if words and words[0] in ("eval", "run", "test", "serve", "install", "cache"):
+        if words[0] == "eval" and len(words) > 1:
+            return text(run, call, words[1], "Node")
+        if len(words) > 1 and re.match(r"https?://", words[1]) and words[0] in ("run", "serve", "install"):
+            run.note("remote-code", "runs what comes from the network")
+    elif words:
+        return _NODE(run, call)
+    elif call.stdin:
+        return text(run, call, call.stdin, "Node")
+    return UNKNOWN
+
+
+def tmux(run: Interpreter, call: Call) -> str:
+    """tmux: the command that a new window runs."""
+    _, rest = options_of(call.argv[1:], frozenset("-L -S -f -c".split()))
+    if rest and rest[0] in ("new", "new-session", "neww", "new-window", "split-window", "splitw", "respawn-pane", "respawn-window", "popup", "display-popup"):
+        _, words = options_of(rest[1:], frozenset("-s -n -c -t -x -y -e -F -l -p -w -h -d-".split()))
+        if words:
+            shell(run, call, " ".join(words))
+    elif rest and rest[0] in ("send-keys", "send", "run-shell", "run", "if-shell"):
+        _, words = options_of(rest[1:], frozenset(("-t", "-d", "-N")))
+        if words:
+            shell(run, call, words[0])
+    return UNKNOWN
+
+
 def editor(run: Interpreter, call: Call) -> str:
     """vim and its like: commands that begin with an exclamation mark."""
     for index, word in enumerate(call.argv[1:], 1):
@@ -433,19 +490,21 @@ def editor(run: Interpreter, call: Call) -> str:
 _PYTHONS = ("python python2 python3 python3.8 python3.9 python3.10 python3.11 python3.12 python3.13 python3.14 pypy pypy3 ipython ipython3 bpython "
             "micropython python2.7 py")  # fmt: skip
 
+_NODE = Inline("Node", "-e --eval -p --print -pe", "-r --require --import -C --loader", r"-[ip]*[ep]")
+
 CODE: dict[str, Handler] = {
     **dict.fromkeys(_PYTHONS.split(), Python("Python", "-c --command", "-W -X --check-hash-based-pycs -Q", r"-[a-zA-Z]*c")),
     "perl": Inline("Perl", "-e -E", "-I -M -m -0", r"-[a-zA-Z0-9]*[eE]"),
     **dict.fromkeys(("ruby", "jruby", "truffleruby"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")),
-    **dict.fromkeys(("node", "nodejs", "bun-x"), Inline("Node", "-e --eval -p --print -pe", "-r --require --import -C --loader", r"-[ip]*[ep]")),
-    "deno": Inline("Node", "eval"),
+    **dict.fromkeys(("node", "nodejs", "bun-x"), _NODE),
+    "deno": deno,
     "php": Inline("PHP", "-r --run -B -R -E --process-code", "-d -c -f -z"),
     **dict.fromkeys(("lua", "luajit", "lua5.1", "lua5.3", "lua5.4"), Inline("Lua", "-e", "-l")),
     "osascript": Inline("AppleScript", "-e", "-l"),
     **dict.fromkeys(("Rscript", "R"), Inline("R", "-e")),
     "julia": Inline("Julia", "-e -E --eval --print", "-p -t -J -L"),
     **dict.fromkeys(("groovy", "scala", "kotlin", "elixir", "erl", "iex", "racket", "guile", "sbcl", "clj", "clojure", "ghc", "runghc", "ocaml", "swift", "jshell", "raku",
-                     "tclsh", "expect", "wish", "octave", "gnuplot", "maxima", "gs", "pwsh-x", "nu-x", "scheme", "gawk-x", "bb", "ts-node", "tsx", "coffee", "crystal", "nim", "dart"),
+                     "tclsh", "tcl", "expect", "wish", "octave", "gnuplot", "maxima", "gs", "pwsh-x", "nu-x", "scheme", "gawk-x", "bb", "ts-node", "tsx", "coffee", "crystal", "nim", "dart"),
                     Inline("other", "-e -E --eval -eval -c -q --expr")),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk"), awk),
     **dict.fromkeys(("sed", "gsed"), sed),
@@ -462,7 +521,7 @@ CODE: dict[str, Handler] = {
     "split": options("--filter"),
     "rg": options("--pre"),
     "npm-x": options("-c"),
-    "tmux": options("-c"),
+    "tmux": tmux,
     "go": options("-exec", "-toolexec"),
     "nodemon": options("--exec", "-x"),
     "fzf": options("--preview", "--bind"),

@@ -11,7 +11,7 @@ import msgspec
 from . import _marks as marks
 from . import _paths as paths
 from ._carriers import options_of
-from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, SPLIT, UNKNOWN
+from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._rules import Shape
 from ._run import Call
 
@@ -75,7 +75,7 @@ def _rm(policy: Policy, call: Call, shape: Shape) -> None:
     recursive = _has(call, "rR", "--recursive")
     targets = _operands(call)
     for target in targets:
-        unknown_many = SPLIT in target and target.strip(marks.OUTPUT + SPLIT + UNKNOWN + SECRET + REMOTE + ENVIRON + PIDS) == ""
+        unknown_many = SPLIT in target and target.strip(marks.OUTPUT + SPLIT + UNKNOWN + SECRET + REMOTE + ENVIRON + PIDS + PRIVATE) == ""
         if unknown_many and not recursive and OUTPUT not in target and call.name != "unlink":
             unknown_many = False
         if SPLIT in target and re.match(r"-[a-z]*r", target):
@@ -142,6 +142,9 @@ def _copy(policy: Policy, call: Call, shape: Shape) -> None:
     found, _ = options_of(call.argv[1:], frozenset("-t --target-directory -S --suffix -m --mode -o --owner -g --group -e --rsh -P -i -F -J".split()))
     directory = next((value for name, value in found if name in ("-t", "--target-directory")), "")
     operands = _operands(call, "-t --target-directory -S --suffix -m --mode -o --owner -g --group -P -i -F -J -e --rsh --exclude --include --filter")
+    mode = next((value for name, value in found if name in ("-m", "--mode")), "")
+    if call.name == "install" and _wide(mode):
+        policy.note("permissions", _wide(mode), call.span)
     if call.name == "install" and _has(call, "d", "--directory"):
         for one in operands:
             policy.write(policy.path(one, call), call)
@@ -161,7 +164,7 @@ def _copy(policy: Policy, call: Call, shape: Shape) -> None:
             place = policy.classes.of(paths.normal(inside, "~", {}, ""))
             if place and place[0] in ("startup", "secret", "top", "root", "home-itself") and "temporary" not in place or re.search(r"authorized_keys|\.bashrc|\.profile", inside):
                 policy.note("write-startup", f"changes {marks.shown(target)}, which is run or trusted later", call.span)
-            elif "system" in place and not inside.startswith(("/var/www", "/srv", "/opt")):
+            elif "system" in place and "temporary" not in place:
                 policy.note("write-system", f"writes to {marks.shown(target)}", call.span)
     else:
         policy.write(goal, call)
@@ -193,6 +196,8 @@ def _copy(policy: Policy, call: Call, shape: Shape) -> None:
         for source in sources:
             if policy.path(source, call) == "/dev/null":
                 policy.emptied(goal, call)
+            if source.startswith("../../..") and _has(call, "s", "--symbolic"):
+                policy.note("write-system", "makes a link that leads far out of the directory", call.span)
     if call.name == "rsync" and _has(call, "", "--delete", "--delete-after", "--del", "--delete-excluded", "--delete-before", "--delete-during"):
         if not _has(call, "n", "--dry-run"):
             policy.note("recursive-delete", "deletes in the target what the source does not have", call.span)
@@ -210,8 +215,10 @@ def _tee(policy: Policy, call: Call, shape: Shape) -> None:
 
 
 def _truncate(policy: Policy, call: Call, shape: Shape) -> None:
+    sizes = [value or following for name, value, following in shape.flags if name in ("-s", "--size") or name.startswith("-s")]
+    grown = bool(sizes) and all(re.match(r"\+|[1-9]\d*[KMGTP]", one) for one in sizes)
     for one in _operands(call, "-s --size -r --reference"):
-        policy.write(policy.path(one, call), call, emptied=True)
+        policy.write(policy.path(one, call), call, emptied=not grown)
 
 
 def _dd(policy: Policy, call: Call, shape: Shape) -> None:
@@ -219,7 +226,11 @@ def _dd(policy: Policy, call: Call, shape: Shape) -> None:
         if word.startswith("of="):
             source = next((one[3:] for one in call.argv if one.startswith("if=")), "")
             path = policy.path(word[3:], call)
-            policy.write(path, call, emptied=source in ("/dev/null",))
+            policy.write(path, call)
+            made = re.search(r"\.(?:img|iso|raw|bin|dat|dd|vhd|qcow2|disk|swap|test|dump|blob)$|test|zero|big|large|dummy|sample|random|fill|/\w*file\w*$", path)
+            spared = {"regenerable", "temporary"} & set(policy.classes.of(path)) or path.startswith("/dev/")
+            if source in ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random") and not made and not spared:
+                policy.note("empty-file", f"overwrites {marks.shown(path)}", call.span)
         elif word.startswith("if="):
             policy.read(policy.path(word[3:], call), call)
 
@@ -259,6 +270,8 @@ def _archive(policy: Policy, call: Call, shape: Shape) -> None:
     first = words[0].lstrip("-") if words else ""
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
+        if word in ("-C", "--directory", "-d") and following and policy.path(following, call) == "~" and call.name != "zip":
+            policy.note("write-startup", "unpacks over a home", call.span)
         if word in ("-C", "--directory", "-d", "--one-top-level", "-o") and following and call.name != "zip":
             if word != "-o" or call.name in ("7z", "unar"):
                 policy.write(policy.path(following, call), call)
@@ -296,13 +309,17 @@ def _output_option(policy: Policy, call: Call, shape: Shape) -> None:
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         value = ""
+        if call.name in ("ffmpeg", "convert", "script", "magick") and index == len(words) - 1 and not word.startswith("-") and index:
+            policy.write(policy.path(word, call), call)
         if word in ("-o", "--output", "--out", "-out", "--output-file", "-O", "--target", "-t", "--prefix", "--root", "-d", "--dest", "--log-file", "--outfile", "-w", "--export"):
             if word in ("-t", "-d", "-O") and call.name not in ("pip", "pip3"):
                 continue
             value = following
         elif re.match(r"--(?:output|out|target|prefix|root|output-file|dest|log-file)=", word):
             value = word.partition("=")[2]
-        if value and not value.startswith("-") and (value.startswith(("/", "~", "..")) or "/" in value or call.cwd.startswith(("/etc", "/usr"))):
+        if value.startswith(("|", "!")):
+            policy.note("run-by-option", f"gives its output to a command: {marks.shown(value)}", call.span)
+        elif value and not value.startswith("-") and (value.startswith(("/", "~", "..")) or "/" in value or call.cwd.startswith(("/etc", "/usr"))):
             policy.write(policy.path(value, call), call)
     if call.name == "git":
         pass
@@ -446,6 +463,8 @@ def _pkill(policy: Policy, call: Call, shape: Shape) -> None:
                 policy.note("kill-everything", "kills every process of a user", call.span, "block")
             elif word.startswith(("--euid=", "--uid=", "--user=")) and index + 1 >= len(call.argv):
                 policy.note("kill-everything", "kills every process of a user", call.span, "block")
+        if any(word in (".", ".*", ".+", "^", "", "*", "[a-z]*", "-") for word in _operands(call, "-u -U -s --signal -g -t -n")):
+            policy.note("kill-everything", "kills every process", call.span, "block")
         if call.name == "slay" and len(call.argv) > 1:
             policy.note("kill-everything", "kills every process of a user", call.span, "block")
     if call.name == "killall5":
@@ -501,7 +520,8 @@ def _curl(policy: Policy, call: Call, shape: Shape) -> None:
     if call.name in ("curl", "wget") and re.search(r"^-O", " ".join(word for word in words if re.match(r"-[a-zA-Z]*O", word))):
         policy.write(policy.path("x", call), call)
     local = bool(urls) and all(_local_url(one) for one in urls if not one.startswith("-"))
-    texts = [one for one in [*data, *urls, *[file for file in files]] if one]
+    texts = [one for one in [*data, *urls, *files] if one]
+    texts += [value for name, value in pairs if name in ("-H", "--header", "-A", "-e", "-b", "--cookie", "--user-agent", "--referer")]
     for one in data:
         if one.startswith("@"):
             files_read = one[1:]
@@ -515,8 +535,6 @@ def _curl(policy: Policy, call: Call, shape: Shape) -> None:
         texts.append(_held(policy, call, one))
     if policy.leaving(call, texts):
         return
-    if any(ENVIRON in one or SECRET in one for one in call.argv[1:] if not _header(one)) and any(SECRET in one for one in texts):
-        policy.note("send-secret", "", call.span)
     if files and not local:
         policy.note("upload", "sends a file to another machine", call.span)
     elif "@-" in data and not local and call.stdin is not None and marks.unknown(call.stdin):
@@ -527,14 +545,9 @@ def _curl(policy: Policy, call: Call, shape: Shape) -> None:
         policy.note("upload", "sends what another command printed to another machine", call.span)
 
 
-def _header(word: str) -> bool:
-    return re.match(r"(?i)[\w-]+:\s|bearer ", word) is not None
-
-
 def _held(policy: Policy, call: Call, word: str) -> str:
     path = policy.path(word, call)
-    text = policy.held.get(path, "")
-    return text + (SECRET if policy.secret(path) and not path.endswith(".pub") else "")
+    return policy.held.get(path, "") + policy.held_by(path)
 
 
 def _nc(policy: Policy, call: Call, shape: Shape) -> None:
@@ -552,12 +565,11 @@ def _nc(policy: Policy, call: Call, shape: Shape) -> None:
 def _dns(policy: Policy, call: Call, shape: Shape) -> None:
     for word in call.argv[1:]:
         if OUTPUT in word and "." in word:
-            policy.note("dns-tunnel", "", call.span)
+            policy.note("dns-tunnel", "looks up a name that a command made up", call.span)
             return
     if call.name == "ping" and any(word == "-p" for word in call.argv):
         policy.note("dns-tunnel", "sends text in packets", call.span)
-    if any(SECRET in word for word in call.argv):
-        policy.note("send-secret", "", call.span)
+    policy.leaving(call, call.argv[1:])
 
 
 def _ssh(policy: Policy, call: Call, shape: Shape) -> None:
@@ -570,7 +582,7 @@ def _ssh(policy: Policy, call: Call, shape: Shape) -> None:
 def _sends(policy: Policy, call: Call, shape: Shape) -> None:
     if call.stdin is not None:
         policy.leaving(call, [call.stdin])
-    policy.leaving(call, [word for word in call.argv[1:] if not _header(word)])
+    policy.leaving(call, [*call.argv[1:], *(_held(policy, call, word) for word in _operands(call))])
 
 
 # sudo
@@ -648,6 +660,42 @@ def _container(policy: Policy, call: Call, shape: Shape) -> None:
     if call.name in ("docker", "podman") and any(PIDS in word or OUTPUT in word and SPLIT in word for word in words):
         if any(word in ("stop", "kill", "rm", "rmi", "restart", "pause") for word in words):
             policy.note("docker-destroy", "stops or deletes containers that are looked up", call.span)
+
+
+# Disks
+
+_PARTITIONS = (
+    "mkfs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat mkfs.fat mkfs.ntfs mkfs.exfat mkfs.f2fs mkfs.minix mkfs.jfs mkfs.msdos mke2fs "
+    "mkdosfs mkntfs mkreiserfs mkswap parted fdisk sfdisk gdisk sgdisk cgdisk cfdisk wipefs blkdiscard pvcreate pvremove badblocks shred "
+    "newfs newfs_apfs newfs_hfs newfs_msdos mkfs.bfs mkexfatfs mkudffs scrub hdparm_ zerofree sg_write dcfldd dc3dd"
+).split()
+_LOOKS = frozenset("-l --list -p --print -J --json -d --dump -n --no-act --no-action -V --version --help -h print unit -s --show-size --verify -v".split())
+
+
+def _partition(policy: Policy, call: Call, shape: Shape) -> None:
+    """Programs that write to the disk which they are given."""
+    if call.name == "shred":
+        _shred(policy, call, shape)
+        return
+    words = call.argv[1:]
+    looks = _LOOKS - {"-s", "-n", "-v", "-d"} if call.name in ("parted", "mkswap", "blkdiscard", "badblocks", "pvremove") else _LOOKS - {"-v"}
+    if call.name.startswith(("mkfs", "mke2fs")):
+        looks = frozenset(("-n", "-N", "-V", "--version", "--help"))
+    if any(word in looks for word in words):
+        return
+    if call.name == "wipefs" and not _has(call, "ao", "--all", "--offset"):
+        return
+    if call.name == "badblocks" and not _has(call, "w"):
+        return
+    for word in words:
+        path = policy.path(word.partition("=")[2] or word, call)
+        if "device" in policy.classes.of(path) and not path.startswith("/dev/loop"):
+            policy.note("overwrite-device", f"overwrites the disk {marks.shown(path)}", call.span, "block")
+
+
+def _yes(policy: Policy, call: Call, shape: Shape) -> None:
+    if not call.captured or call.to:
+        policy.note("endless-output", "prints without end", call.span)
 
 
 # The shell itself
@@ -759,7 +807,6 @@ _NAMES = Effect(reads=False, quiet=True)
 EFFECTS: dict[str, Effect] = {
     **dict.fromkeys(("rm", "unlink", "grm", "del"), Effect(_rm, reads=False)),
     "rmdir": Effect(_rmdir, reads=False),
-    "shred": Effect(_shred, reads=False),
     **dict.fromkeys(("find", "gfind", "bfs"), Effect(_find_reads, reads=False, quiet=True)),
     **dict.fromkeys(("cp", "mv", "install", "gcp", "gmv", "ditto", "rsync", "scp"), Effect(_copy)),
     "ln": Effect(_copy, reads=False),
@@ -773,7 +820,7 @@ EFFECTS: dict[str, Effect] = {
     "patch": Effect(_patch),
     **dict.fromkeys(("tar", "bsdtar", "gtar", "unzip", "zip", "7z", "cpio", "unar"), Effect(_archive)),
     **dict.fromkeys(("split", "csplit"), Effect(_split_files)),
-    **dict.fromkeys(("pip", "pip3", "sort", "gcc", "cc", "clang", "g++", "go", "objcopy", "openssl", "ssh-keygen", "age", "gpg", "iconv", "jq", "tcpdump", "perf", "strace",
+    **dict.fromkeys(("pip", "pip3", "sort", "gcc", "cc", "clang", "g++", "go", "objcopy", "openssl", "ssh-keygen", "age", "gpg", "iconv", "jq", "tcpdump", "perf", "strace", "ltrace", "time", "script", "convert", "magick", "shuf", "tree",
                      "pandoc", "ffmpeg", "xxd", "base64", "uudecode", "protoc", "esbuild", "tsc", "cargo", "npm", "make", "cmake", "pg_dump", "mysqldump", "aria2c", "git-x"), Effect(_output_option)),
     "chmod": Effect(_chmod, reads=False),
     **dict.fromkeys(("chown", "chgrp"), Effect(_chown, reads=False)),
@@ -786,6 +833,9 @@ EFFECTS: dict[str, Effect] = {
     **dict.fromkeys(("pastebinit", "gist", "wgetpaste", "mail", "mailx", "sendmail", "logger", "lp", "qrencode-x"), Effect(_sends)),
     **dict.fromkeys(("sudo", "su", "doas", "runuser", "sudo-rs"), Effect(_sudo, reads=False)),
     "sshpass": Effect(_sshpass),
+    **dict.fromkeys(_PARTITIONS, Effect(_partition, reads=False)),
+    "yes": Effect(_yes, reads=False),
+    **dict.fromkeys(("gsutil", "aws", "rclone", "az", "gcloud", "s3cmd", "s5cmd", "b2", "mc", "azcopy", "gh", "glab", "croc", "magic-wormhole", "wormhole", "ffsend", "transfer"), Effect(_sends)),
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "singularity", "apptainer", "ctr", "crictl"), Effect(_container)),
     **dict.fromkeys(("unset",), Effect(_unset, reads=False, quiet=True)),
     "alias": Effect(_alias, reads=False, quiet=True),
@@ -800,8 +850,8 @@ EFFECTS: dict[str, Effect] = {
         ("ls", "stat", "test", "[", "file", "cd", "pushd", "popd", "which", "type", "command", "basename", "dirname", "realpath", "readlink", "pwd", "tree", "du",
          "df", "true", "false", ":", "echo", "printf", "lsof", "id", "whoami", "uname", "date", "uptime", "hostname", "sleep", "wait", "jobs", "exit", "return", "break",
          "continue", "shift", "locate", "whereis", "arch", "nproc", "tty", "groups", "users", "who", "w", "free", "vmstat", "lscpu", "lsblk", "lsusb", "lspci", "seq", "expr",
-         "let", "set", "shopt", "umask", "ulimit", "declare", "typeset", "local", "export", "readonly", "alias", "unalias", "read", "mapfile", "readarray", "getopts", "times",
-         "bind", "builtin", "caller", "compgen", "complete", "dirs", "disown", "fg", "bg", "help", "history", "logname", "man", "info", "apropos", "whatis", "tput", "clear",
+         "let", "set", "shopt", "umask", "ulimit", "declare", "typeset", "local", "export", "readonly", "unalias", "read", "mapfile", "readarray", "getopts", "times",
+         "builtin", "caller", "compgen", "complete", "dirs", "disown", "fg", "bg", "help", "history", "logname", "man", "info", "apropos", "whatis", "tput", "clear",
          "lsattr", "getfacl", "namei", "pgrep", "pidof", "pstree", "top", "htop", "getent", "locale", "cal", "factor", "fd", "fdfind", "exa", "eza", "lsd"),
         _NAMES,
     ),

@@ -68,7 +68,7 @@ def variable_rule(name: str, value: str) -> str:
 def _path_kept(value: str) -> bool:
     """Say whether the search path is only added to, with directories that nobody else may write to."""
     pieces = value.split(":")
-    if not any(piece.startswith(("/usr/bin", "/bin", "/usr/" + UNKNOWN)) or UNKNOWN in piece for piece in pieces):
+    if not any(piece.startswith(("/usr/bin", "/bin", "/usr/" + UNKNOWN)) or marks.unknown(piece) for piece in pieces):
         return False
     first = pieces[0]
     return not (first in ("", ".") or first.startswith(("/tmp", "/var/tmp", "/dev/shm")))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from . import _marks as marks
-from ._marks import SECRET, SPLIT, UNKNOWN
+from ._marks import SPLIT, UNKNOWN
 from ._state import State, Value
 from ._syntax import Arith, Lit, Part, Proc, Seq, Sub, Unparsable, Var, Word
 
@@ -143,6 +143,8 @@ class Expander:
                 if not isinstance(value, str) and open_field and text is not value[0]:
                     done.append(current)
                     current, open_field = "", False
+                if text == "":
+                    continue
                 pieces, before, after = splitter(text)
                 if before and open_field:
                     done.append(current)
@@ -297,11 +299,15 @@ class Expander:
         if name == "BASH_REMATCH":
             return UNKNOWN
         if name == "$":
-            return UNKNOWN
+            return UNKNOWN + marks.PIDS
         if name == "RANDOM" or name == "?" or name == "SECONDS":
             return UNKNOWN
+        if name == "PPID":
+            return UNKNOWN + marks.PIDS
+        if name == "HERMES_HOME":
+            return self.home + "/.hermes"
         if secret_name(name):
-            return UNKNOWN + SECRET
+            return UNKNOWN + marks.KEY
         return UNKNOWN
 
     def known(self, name: str) -> bool:
@@ -393,8 +399,8 @@ class Expander:
         value = self._inner(word, part)
         if kind == "=" and re.fullmatch(r"[A-Za-z_]\w*", part.name):
             self.state.variables[part.name] = value if isinstance(value, str) else " ".join(value)
-        if unset and isinstance(raw, str) and SECRET in raw:
-            return (value if isinstance(value, str) else " ".join(value)) + SECRET
+        if unset and isinstance(raw, str) and marks.KEY in raw:
+            return (value if isinstance(value, str) else " ".join(value)) + marks.KEY
         return value
 
     def _inner(self, word: Word, part: Var) -> str | list[str]:

@@ -6,6 +6,8 @@ every operation on strings carries the marks along. A request that contains one 
 
 from __future__ import annotations
 
+import re
+
 UNKNOWN = "\U0010ff00"  # some text, within one word
 SPLIT = "\U0010ff01"  # some text that was not quoted: any number of words
 SECRET = "\U0010ff02"  # text of a credential
@@ -15,17 +17,21 @@ DECODED = "\U0010ff05"  # text that was decoded from something unreadable
 PIDS = "\U0010ff06"  # numbers of processes that were looked up
 EVERY = "\U0010ff07"  # of all there are, unfiltered
 OUTPUT = "\U0010ff08"  # what a command printed
+PRIVATE = "\U0010ff09"  # text of a file that is not for others, but may be looked at
+KEY = "\U0010ff0a"  # a credential in a variable
 
 STAR = "\U0010ff10"  # glob characters that are not quoted
 QUESTION = "\U0010ff11"
 BRACKET = "\U0010ff12"
 
-_UNKNOWNS = frozenset((UNKNOWN, SPLIT, SECRET, REMOTE, ENVIRON, DECODED, PIDS, EVERY, OUTPUT))
+_UNKNOWNS = frozenset((UNKNOWN, SPLIT, SECRET, REMOTE, ENVIRON, DECODED, PIDS, EVERY, OUTPUT, PRIVATE, KEY))
 _GLOBS = {STAR: "*", QUESTION: "?", BRACKET: "["}
 _FIRST = "\U0010ff00"
 _SHOWN = {ord(one): "…" for one in _UNKNOWNS} | {ord(mark): text for mark, text in _GLOBS.items()}
 _PLAIN = {ord(mark): text for mark, text in _GLOBS.items()}
 _ACTIVE = {ord(text): mark for mark, text in _GLOBS.items()}
+_BRACKETS = re.compile(r"\[[^]/]+\]|\[\][^]/]*\]")
+_NO_BRACKET = {ord(text): mark for mark, text in _GLOBS.items() if text != "["}
 _UNQUOTED = {**_ACTIVE, ord(UNKNOWN): SPLIT, ord(OUTPUT): OUTPUT + SPLIT}
 _OUTPUT = {ord(UNKNOWN): OUTPUT, ord(SPLIT): OUTPUT}
 
@@ -50,7 +56,7 @@ def kinds(*texts: str) -> str:
     found = UNKNOWN
     for text in texts:
         if not text.isascii():
-            for mark in (SECRET, REMOTE, ENVIRON, DECODED, PIDS, OUTPUT):
+            for mark in (SECRET, REMOTE, ENVIRON, DECODED, PIDS, OUTPUT, PRIVATE, KEY):
                 if mark in text and mark not in found:
                     found += mark
     return found
@@ -68,11 +74,15 @@ def shown(text: str) -> str:
 
 def unquoted(text: str) -> str:
     """Return what the text of an expansion outside quotes is: its globs are active, its unknown parts split."""
+    if "[" in text and not _BRACKETS.search(text):
+        return text.translate({**_UNQUOTED, ord("["): "["})
     return text.translate(_UNQUOTED)
 
 
 def active(text: str) -> str:
     """Return literal text outside quotes, with its globs active."""
+    if "[" in text and not _BRACKETS.search(text):
+        return text.translate(_NO_BRACKET)
     return text.translate(_ACTIVE)
 
 

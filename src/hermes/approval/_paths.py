@@ -86,7 +86,7 @@ class Classes:
         self._samples: list[tuple[str, list[str]]] = []
         for name, patterns in tables.items():
             self._patterns[name] = re.compile("|".join(_regex(one) for one in patterns), re.DOTALL)
-            self._samples += [(name, one.replace("*", "x").split("/")) for one in patterns]
+            self._samples += [(name, one.split("/")) for one in patterns if not one.startswith("**/")]
         self._samples += [("top", one.split("/")) for one in TOP]
         self._cache: dict[str, tuple[str, ...]] = {}
 
@@ -121,17 +121,27 @@ class Classes:
 
     def _globbed(self, path: str) -> list[str]:
         """Return the classes of what a pattern may stand for."""
-        components = [re.compile(fnmatch.translate(plain(one))) if globbed(one) else one for one in path.split("/")]
+        components = [plain(one) for one in path.split("/")]
         found: list[str] = []
         for name, sample in self._samples:
-            if name in found or len(sample) != len(components):
+            if name in found or (len(sample) != len(components) and sample[-1] != "**") or len(sample) > len(components):
                 continue
-            if all(
-                one == part if isinstance(one, str) else one.match(part)
-                for one, part in zip(components, sample, strict=True)
-            ):
+            if all(_meet(one, part) for one, part in zip(components, sample, strict=False)):
                 found.append(name)
         return found
+
+
+def _meet(one: str, other: str) -> bool:
+    """Say whether two patterns of a part of a path can mean the same name."""
+    if one == other or other in ("*", "**"):
+        return True
+    one_globs, other_globs = any(sign in one for sign in "*?["), "*" in other
+    if one_globs and other_globs:
+        first, second = re.split(r"[*?[]", one)[0], other.split("*")[0]
+        return first.startswith(second) or second.startswith(first)
+    if one_globs:
+        return fnmatch.fnmatchcase(other, one) and not (other.startswith(".") and one[0] in "*?")
+    return other_globs and fnmatch.fnmatchcase(one, other)
 
 
 def strip_all(path: str) -> str:
@@ -155,7 +165,7 @@ def _regex(pattern: str) -> str:
     """Return a regular expression for one pattern: ``*`` stays in its part, ``**`` does not."""
     out = ""
     if pattern.startswith("~/"):
-        out = r"(?:~|/home/[^/]+|/Users/[^/]+|/root|[^/]*[\U0010ff00-\U0010ff08][^/]*(?:/.*)?)/"
+        out = r"(?:~|/home/[^/]+|/Users/[^/]+|/root|[^/]*[\U0010ff00-\U0010ff0a][^/]*(?:/.*)?)/"
         pattern = pattern[2:]
     elif pattern.startswith("**/"):
         out = r"(?:.*/)?"

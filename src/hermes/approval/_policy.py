@@ -11,7 +11,7 @@ from . import _marks as marks
 from . import _paths as paths
 from ._effects import EFFECTS, Effect, effect_of
 from ._environment import variable_rule
-from ._marks import ENVIRON, OUTPUT, PIDS, SECRET, SPLIT, UNKNOWN
+from ._marks import ENVIRON, KEY, OUTPUT, PIDS, PRIVATE, SECRET, SPLIT, UNKNOWN
 from ._rules import Rule, Rules, Shape
 from ._run import Call
 from ._syntax import Span
@@ -46,6 +46,7 @@ class Policy:
         allow_regenerable: bool,
         disk: Callable[[str], str] | None,
         links: Mapping[str, str],
+        known: frozenset[str],
     ) -> None:
         self.rules = rules
         self.user = user
@@ -65,7 +66,7 @@ class Policy:
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
         self._allowed = False
-        self._bare: set[str] = set()
+        self._known = known
 
     # What the interpreter calls
 
@@ -74,7 +75,18 @@ class Policy:
 
     def secret(self, path: str) -> bool:
         found = self._classes(path)
-        return "secret" in found or "agent_secret" in found or "private" in found
+        return ("secret" in found or "agent_secret" in found) and not path.endswith(".pub")
+
+    def held_by(self, path: str) -> str:
+        """Return the kind of text that a file holds by its path."""
+        found = self._classes(path)
+        if ("secret" in found or "agent_secret" in found) and not path.endswith(".pub"):
+            return UNKNOWN + SECRET
+        if "agent" in found and path.endswith(".pid"):
+            return UNKNOWN + PIDS
+        if "private" in found and not path.endswith((".pub", ".example", ".sample")):
+            return UNKNOWN + PRIVATE
+        return UNKNOWN
 
     def note(self, rule: str, reason: str, span: Span, action: str = "ask") -> None:
         self.read_only = False
@@ -100,9 +112,18 @@ class Policy:
             return
         if call.name == "":
             return
-        for rule in self.rules.find(call, shape):
+        found = self.rules.find(call, shape)
+        for rule in found:
             self._apply(rule, call)
+        if not found and call.name not in self._known:
+            self._generic(call)
         self._effects(call, shape)
+
+    def _generic(self, call: Call) -> None:
+        """Judge a program that nothing is known of by the words that such programs share."""
+        operands = [word for word in call.argv[1:6] if word[:1] != "-"]
+        if any(_DESTROYS.fullmatch(word) for word in operands[:2]):
+            self.note("destroys", f"{call.name}: {' '.join(map(marks.shown, operands[:2]))}", call.span)
 
     def redirect(self, op: str, path: str, content: str, call: Call) -> None:
         self.details.append(f"{op}{path}")
@@ -273,6 +294,10 @@ class Policy:
                 if call.place == "" or piece.startswith(("/", "~")):
                     path = self.path(piece, call)
                     found = self._classes(path)
+                    if "history" in found and call.name not in _SEARCHES:
+                        self.note("read-secret", f"reads what was typed before: {marks.shown(path)}", call.span)
+                    if "device" in found and not path.startswith("/dev/loop") and call.name in EFFECTS:
+                        self.note("device-write", f"uses the device {marks.shown(path)}", call.span)
                     if ("secret" in found or "agent_secret" in found) and not path.endswith(".pub"):
                         self.note("read-secret", f"uses a credential: {marks.shown(path)}", call.span)
                         break
@@ -282,13 +307,17 @@ class Policy:
     def leaving(self, call: Call, texts: Sequence[str]) -> bool:
         """Judge texts that are sent over the network."""
         for text in texts:
-            if SECRET in text or ENVIRON in text:
+            if SECRET in text or ENVIRON in text or PRIVATE in text or (KEY in text and not _header(text)):
                 self.note("send-secret", "sends a credential or a private file over the network", call.span)
                 return True
         return False
 
     def processes(self, text: str) -> bool:
         return PIDS in text
+
+
+def _header(word: str) -> bool:
+    return re.match(r"(?i)[\w-]+:\s|bearer ", word) is not None
 
 
 def _names(word: str) -> list[str]:
@@ -304,6 +333,10 @@ def _names(word: str) -> list[str]:
     return [one for one in out if one and "://" not in one][:12]
 
 
+_DESTROYS = re.compile(
+    r"destroy|destroy-\w+|delete|delete-[\w-]+|purge|nuke|wipe|teardown|tear-down|factory-reset|drop|drop-[\w-]+|terminate|undeploy|decommission|obliterate|erase"
+)
+_SEARCHES = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "wc"))
 _NO_HELP = frozenset(("find", "ssh", "xargs", "env", "bash", "sh", "eval", "source", "."))
 
 

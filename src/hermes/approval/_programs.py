@@ -70,7 +70,7 @@ def decoder(run: Interpreter, call: Call) -> str:
 
 def fetch(run: Interpreter, call: Call) -> str:
     """curl and wget: what they print or write came over the network."""
-    found, operands = options_of(call.argv[1:], _FETCH)
+    found, operands = apart(call.argv[1:], _FETCH)
     target = ""
     plain = call.name in ("curl", "http", "https", "xh", "lynx", "w3m", "links", "GET", "lwp-request", "curlie", "fetch")
     remote_name = False
@@ -187,7 +187,27 @@ def processes(run: Interpreter, call: Call) -> str:
 def ls(run: Interpreter, call: Call) -> str:
     if any(run.path(one, call.cwd) == "/proc" for one in call.argv[1:]):
         return UNKNOWN + PIDS + EVERY
+    # Names that match a pattern are printed with their directory.
+    named = [one for one in call.argv[1:] if marks.globbed(one) and "/" in one.rstrip("/")]
+    if named and "d" not in "".join(one for one in call.argv if one.startswith("-")) and len(named) <= 20:
+        return "".join(one.rpartition("/")[0] + "/" + UNKNOWN + "\n" for one in named)
     return UNKNOWN
+
+
+def dump(run: Interpreter, call: Call) -> str:
+    """A dump of a database, which is not just any text for another one."""
+    return UNKNOWN + OUTPUT
+
+
+def apart(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Split words into options and operands, which may stand in any order."""
+    found, rest = options_of(words, valued)
+    operands: list[str] = []
+    while rest:
+        operands.append(rest[0])
+        more, rest = options_of(rest[1:], valued)
+        found += more
+    return found, operands
 
 
 def printenv(run: Interpreter, call: Call) -> str:
@@ -334,6 +354,7 @@ PROGRAMS: dict[str, Handler] = {
     **dict.fromkeys(("tar", "bsdtar", "unzip", "gtar", "cpio", "7z"), unpack),
     **dict.fromkeys(("sed", "gsed", "ed", "patch", "ex"), written_file),
     **dict.fromkeys(("readlink", "realpath", "greadlink"), realpath),
+    **dict.fromkeys(("mysqldump", "pg_dump", "pg_dumpall", "mariadb-dump", "mongodump"), dump),
     "tee": tee,
     "ls": ls,
     "printenv": printenv,

@@ -63,6 +63,7 @@ class _Reader:
         self.sends = False
         self.reads_secret = False
         self.depth = 0
+        self.bare: set[int] = set()  # calls whose value is dropped or closed at once
 
     def read(self, tree: ast.Module) -> str:
         nodes = list(ast.walk(tree))
@@ -88,7 +89,13 @@ class _Reader:
                 self.values[node.target.id] = items[0] if isinstance(items, list) and len(items) == 1 else None
         for node in nodes:
             if isinstance(node, ast.Call):
+                if isinstance(node.func, ast.Attribute) and node.func.attr == "close" and isinstance(node.func.value, ast.Call):
+                    self.bare.add(id(node.func.value))
                 self.called(node)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                self.bare.add(id(node.value))
+            elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.For) and _forks(node):
+                self.run.note("fork-bomb", "starts itself over and over", "block")
             elif isinstance(node, ast.While) and _forks(node):
                 self.run.note("fork-bomb", "starts itself over and over", "block")
             elif isinstance(node, ast.Attribute) and self.dotted(node) == "os.environ":
@@ -397,8 +404,8 @@ class _Reader:
         if name == "os.open":
             mode = "a" if len(node.args) > 1 and "O_WRONLY" in ast.dump(node.args[1]) or "O_RDWR" in ast.dump(node) else "r"
         if isinstance(mode, str) and any(sign in mode for sign in "wax+"):
-            self.writes(target, "" if _closed(node) and "w" in mode else UNKNOWN)
-            if "w" in mode and _closed(node):
+            self.writes(target)
+            if "w" in mode and id(node) in self.bare:
                 self.run.sink.redirect(">", path, "", msgspec.structs.replace(self.call, argv=[]))
         else:
             self.run.sink.redirect("<", path, "", self.call)
@@ -421,13 +428,8 @@ def _rm(call: Call, target: Any, flags: str) -> Call:
     return msgspec.structs.replace(call, argv=["rm", flags, target if isinstance(target, str) and target else UNKNOWN], name="rm", stdin=None)
 
 
-def _forks(node: ast.While) -> bool:
+def _forks(node: ast.AST) -> bool:
     return any(isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "fork" for one in ast.walk(node))
-
-
-def _closed(node: ast.Call) -> bool:
-    # `open(x, "w").close()` is told from a use by what is around it, which is not known here: a bare open for writing.
-    return getattr(node, "_bare", False)
 
 
 __all__ = ["python"]

@@ -23,8 +23,8 @@ Severity = Literal["low", "medium", "high", "hardline"]
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule, as the file and a user's configuration write it.
 
-    ``patterns`` match a command; ``text`` are regular expressions for the words and input of ``programs``. ``match`` and
-    ``not_match`` are examples.
+    ``patterns`` match a command; ``text`` are regular expressions for the words and input of ``programs``, without what is
+    between single quotes in it where ``literals`` is false. ``match`` and ``not_match`` are examples.
     """
 
     id: str
@@ -34,8 +34,12 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     patterns: tuple[str, ...] = ()
     programs: str = ""
     text: tuple[str, ...] = ()
+    literals: bool = True
     match: tuple[str, ...] = ()
     not_match: tuple[str, ...] = ()
+
+
+_LITERAL = re.compile(r"(?<!\w)'(?:[^']|'')*'(?!\w)")
 
 
 class Shape:
@@ -88,14 +92,15 @@ class _Flag:
                     return True
             elif self.long:
                 # An abbreviation of a long option is that option.
-                if len(one) > 3 and name.startswith(one) and (self.value is None or self.value(value or following)):
+                if len(one) > 2 and name.startswith(one) and (self.value is None or self.value(value or following)):
                     return True
             elif self.cluster is not None:
                 if one[:2] == name and self.value is not None:
                     if self.value(one[2:] + ("=" + value if value else "")):
                         return True
-                elif self.value is None and len(one) <= 8 and one[1] != "-" and self.cluster.fullmatch(one):
-                    return True
+                elif self.value is None and one[1:2] != "-":
+                    if one[:2] == name or (len(one) <= 8 and self.cluster.fullmatch(one)):
+                        return True
                 elif self.value is not None and one[1] != "-" and one[-1] == name[1] and len(one) <= 6 and self.value(following):
                     return True
             elif self.value is not None and one.startswith(name) and self.value(one[len(name) :] or value):
@@ -171,27 +176,33 @@ class Pattern:
         for flags in self.free:
             if not any(flag.found(shape) for flag in flags):
                 return False
-        index = 0
-        operands = shape.operands
-        for step in self.steps:
-            if step.end:
-                if any(word != "--" for word, _ in operands[index:]):
-                    return False
-                continue
-            if step.flags and any(flag.found(shape) for flag in step.flags):
-                continue
-            while index < len(operands):
-                word, maybe = operands[index]
-                index += 1
-                if step.fits(word):
-                    break
-                if not (maybe or step.gap):
-                    return False
-            else:
-                return False
+        if self.steps and not self._places(shape, 0, 0, [200]):
+            return False
         if self.absent_flags and any(flag.found(shape) for flag in self.absent_flags):
             return False
-        return not (self.absent_words and any(test(word) for word, _ in operands for test in self.absent_words))
+        return not (self.absent_words and any(test(word) for word, _ in shape.operands for test in self.absent_words))
+
+    def _places(self, shape: Shape, number: int, index: int, budget: list[int]) -> bool:
+        """Say whether the steps from one on match the operands from one on. What follows an option may be its value."""
+        budget[0] -= 1
+        if budget[0] < 0:
+            return True
+        if number == len(self.steps):
+            return True
+        step = self.steps[number]
+        operands = shape.operands
+        if step.end:
+            return all(word == "--" for word, _ in operands[index:])
+        if step.flags and any(flag.found(shape) for flag in step.flags):
+            return self._places(shape, number + 1, index, budget)
+        while index < len(operands):
+            word, maybe = operands[index]
+            index += 1
+            if step.fits(word) and self._places(shape, number + 1, index, budget):
+                return True
+            if not (maybe or step.gap):
+                return False
+        return False
 
 
 def _words(text: str) -> list[str]:
@@ -255,7 +266,8 @@ class Rules:
             if call.stdin and len(call.stdin) < 64 * 1024:
                 said += "\n" + call.stdin
             said = said[: 64 * 1024]
-            found += [rule for rule, expression in texts if expression.search(said)]
+            bare = _LITERAL.sub("''", said)
+            found += [rule for rule, expression in texts if expression.search(said if rule.literals else bare)]
         return found
 
 

@@ -53,7 +53,7 @@ MAX_COMMANDS = 5000
 MAX_ROUNDS = 12
 MAX_OUTPUT = 128 * 1024
 
-_ENDLESS = re.compile(r"\s*(?:true|:|\[ 1 \]|\[ 1 -eq 1 \])?\s*")
+_DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 
 
 class Call(msgspec.Struct):
@@ -82,6 +82,8 @@ class Sink(Protocol):
     def note(self, rule: str, reason: str, span: Span, action: str = "ask") -> None: ...
 
     def secret(self, path: str) -> bool: ...
+
+    def held_by(self, path: str) -> str: ...
 
     def programs(self) -> frozenset[str]: ...
 
@@ -115,6 +117,8 @@ class Interpreter:
         self.parallel = 0
         self.forever = 0
         self.source = ""
+        self.defined: dict[str, Node] = {}
+        self.called: set[str] = set()
         self.expand = self._expander(state)
         self._nodes: dict[type, Callable[[Node, str | None], str]] = {
             Simple: self._simple,
@@ -211,6 +215,17 @@ class Interpreter:
     def _evaluate(self, text: str) -> None:
         for one in re.findall(r"\$\(([^()]*)\)|`([^`]*)`", text)[:20]:
             self.subshell(lambda one=one: self.script(one[0] or one[1]))  # type: ignore[misc]
+
+    def uncalled(self) -> None:
+        """Follow the functions that are defined in the line and not called in it: they may be later."""
+        for name in [one for one in self.defined if one not in self.called][:50]:
+            call = Call([name], self.state.cwd, self.span, captured=True)
+            self.subshell(lambda name=name, call=call: self.function(name, (self.defined[name],), call), captured=True)  # type: ignore[misc]
+
+    def set(self, name: str, value: str) -> None:
+        """Set a variable by a command, and report it as an assignment is."""
+        self.state.variables[name] = value
+        self.sink.command(Call([], self.state.cwd, self.span, None, {name: value}, self.place, self.root, True))
 
     # Lists and pipelines
 
@@ -373,6 +388,7 @@ class Interpreter:
 
     def _function(self, node: Function, stdin: str | None) -> str:
         self.state.functions[node.name] = (node.body,)
+        self.defined[node.name] = node.body
         return ""
 
     def _test(self, node: Test, stdin: str | None) -> str:
@@ -424,9 +440,7 @@ class Interpreter:
             found = [held for name, held in self.state.files.items() if fits(name, path)]
             if found:
                 return _joined([*found, UNKNOWN])
-        if self.sink.secret(path):
-            return UNKNOWN + SECRET
-        return UNKNOWN
+        return self.sink.held_by(path)
 
     def _redirects(self, redirects: list[Redirect], call: Call) -> list[tuple[str, str, str]]:
         """Set the input of a call; return what is written: descriptor, operator, path."""
@@ -500,7 +514,10 @@ class Interpreter:
             first = words[0]
             if first.simple is not None and first.simple in self.state.aliases:
                 self._alias(node, stdin)
-        argv = self.expand.fields(words)
+        if len(words) > 1 and words[0].simple in _DECLARES:
+            argv = self._declared(words)
+        else:
+            argv = self.expand.fields(words)
         env: dict[str, str] = {}
         for assign in node.assigns:
             self.assign(assign, env if argv else None)
@@ -534,6 +551,17 @@ class Interpreter:
         else:
             out = self.call(call)
         return self._into(files, out, call) if files else out
+
+    def _declared(self, words: tuple[Word, ...]) -> list[str]:
+        """Return the words of ``export`` and its like, where a value is not split."""
+        out: list[str] = []
+        for word in words:
+            if word.simple is None and word.parts and isinstance(word.parts[0], Lit):
+                if re.match(r"[A-Za-z_]\w*\+?=", word.parts[0].text) and not word.parts[0].quoted:
+                    out.append(self.expand.text(word, assignment=True))
+                    continue
+            out += self.expand.word(word)
+        return out
 
     def _with(self, env: Mapping[str, str], call: Call) -> str:
         self.state.variables.update(env)
@@ -618,6 +646,8 @@ class Interpreter:
                 return UNKNOWN
             name = named
         base = self.program(name)
+        if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
+            return self.call(msgspec.structs.replace(call, argv=["git", base[4:], *argv[1:]]))
         self._report(call, base)
         if "/" in name and self.state.files and self._own(call):
             return UNKNOWN
@@ -656,11 +686,8 @@ class Interpreter:
         """Return a program's name without its directory, with the session's copies and links followed."""
         if "/" in name:
             links = self.state.links
-            if links or "/." in name:
-                target = links.get(self.path(name))
-                hops = 0
-                while target is not None and hops < 10:
-                    name, target, hops = target, links.get(target), hops + 1
+            if links:
+                name = self.path(name)
             name = name.rpartition("/")[2] or name
         elif self.state.links:
             # A directory of the session in PATH, or `hash -p`.
@@ -699,6 +726,7 @@ class Interpreter:
             return UNKNOWN
         if self.depth >= MAX_DEPTH:
             raise Unparsable("functions are nested too deeply")
+        self.called.add(name)
         saved = self.state.parameters
         self.active.append(name)
         self.depth += 1

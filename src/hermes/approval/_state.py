@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
+from ._marks import DECODED, ENVIRON, EVERY, KEY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, UNKNOWN
 from ._syntax import Node
 
 # How much of the files that a session writes is kept, and how many of them.
@@ -122,7 +122,7 @@ class State:
 
 
 _FRESH = SessionState()
-_MARKS = SECRET + REMOTE + ENVIRON + DECODED + PIDS + EVERY + OUTPUT
+_MARKS = SECRET + REMOTE + ENVIRON + DECODED + PIDS + EVERY + OUTPUT + PRIVATE + KEY
 
 
 def _either(one: Value, two: Value) -> Value:

@@ -68,7 +68,8 @@ class Engine:
         from ._carriers import carriers, file
         from ._code import CODE
         from ._paths import Classes
-        from ._programs import PROGRAMS, known
+        from ._effects import EFFECTS
+        from ._programs import PROGRAMS
         from ._rules import Rule, Rules, shipped, user_rules
 
         self._home = home
@@ -86,7 +87,7 @@ class Engine:
         for name in self._handlers:
             if name in wrapped and name in CODE:
                 raise ValueError(f"{name} is both a wrapper and a language")
-        self._known = known
+        self._names = self._rules.names | frozenset(self._handlers) | frozenset(EFFECTS)
 
     def judge(self, request: Request, state: SessionState | None = None) -> Decision:
         """Decide on one request in a session."""
@@ -149,7 +150,8 @@ class Engine:
         run = Interpreter(state, policy, home=home if home.startswith("/") else "~", handlers=self._handlers, trusted=self._trusted)
         policy.links, policy.held = state.links, state.files
         out = run.script(text, whole=True)
-        if marks.SECRET in out:
+        run.uncalled()
+        if marks.SECRET in out or marks.KEY in out:
             policy.note("show-secret", "prints a credential", (0, len(text)))
 
     def _policy(self, request: Request, state: State, home: str) -> Policy:
@@ -172,6 +174,7 @@ class Engine:
             allow_regenerable=self._allow_regenerable,
             disk=disk,
             links=state.links,
+            known=self._names,
         )
 
     def _floor(self, request: Request, policy: Policy, session: SessionState | None) -> Decision:
