@@ -14,8 +14,13 @@ from ._words import ansi_unescape
 
 Handler = Callable[[Interpreter, Call], str]
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_FORMAT = re.compile(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([a-zA-Z])|\(([^)]*)\)T)|\\(?:x[0-9A-Fa-f]{1,2}|0?[0-7]{1,3}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|.)|[^%\\]+|[%\\]", re.DOTALL)
-_KEYWORDS = frozenset("if then else elif fi for while until do done case esac in function select time { } ! [[ ]]".split())
+_FORMAT = re.compile(
+    r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([a-zA-Z])|\(([^)]*)\)T)|\\(?:x[0-9A-Fa-f]{1,2}|0?[0-7]{1,3}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|.)|[^%\\]+|[%\\]",
+    re.DOTALL,
+)
+_KEYWORDS = frozenset(
+    "if then else elif fi for while until do done case esac in function select time { } ! [[ ]]".split()
+)
 
 
 def echo(run: Interpreter, call: Call) -> str:
@@ -119,7 +124,11 @@ def cd(run: Interpreter, call: Call) -> str:
         target = f"{search.split(':')[0]}/{target}"
     state.previous = state.cwd
     if marks.globbed(target):
-        target = target.replace(marks.STAR, UNKNOWN).replace(marks.QUESTION, UNKNOWN).replace(marks.BRACKET, UNKNOWN)
+        target = (
+            target.replace(marks.STAR, UNKNOWN)
+            .replace(marks.QUESTION, UNKNOWN)
+            .replace(marks.BRACKET, UNKNOWN)
+        )
     state.cwd = run.path(target) if target != UNKNOWN else UNKNOWN
     return state.cwd + "\n" if words and words[0] == "-" else ""
 
@@ -254,7 +263,12 @@ def read(run: Interpreter, call: Call) -> str:
 
 def mapfile(run: Interpreter, call: Call) -> str:
     words = call.argv[1:]
-    names = [one for index, one in enumerate(words) if not one.startswith("-") and (index == 0 or words[index - 1] not in ("-d", "-n", "-O", "-s", "-u", "-C", "-c"))]
+    names = [
+        one
+        for index, one in enumerate(words)
+        if not one.startswith("-")
+        and (index == 0 or words[index - 1] not in ("-d", "-n", "-O", "-s", "-u", "-C", "-c"))
+    ]
     for index, word in enumerate(words):
         if word == "-C" and index + 1 < len(words):
             run.script(words[index + 1])
@@ -476,5 +490,8 @@ BUILTINS: dict[str, Handler] = {
     "hash": hash_,
     "complete": complete,
     "compgen": complete,
-    **dict.fromkeys(("true", "false", ":", "exit", "return", "break", "continue", "wait", "sleep", "kill", "umask"), nothing),
+    **dict.fromkeys(
+        ("true", "false", ":", "exit", "return", "break", "continue", "wait", "sleep", "kill", "umask"),
+        nothing,
+    ),
 }

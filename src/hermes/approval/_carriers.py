@@ -294,11 +294,19 @@ def file(run: Interpreter, call: Call) -> str:
         if program == "env" and match.group(2):
             program = match.group(2)
     if program in SHELLS:
-        return _text(run, call, text, call.argv[1:] and [call.argv[0], *call.argv[1:]], "" if call.argv[1:] else call.argv[0])
+        return _text(
+            run,
+            call,
+            text,
+            call.argv[1:] and [call.argv[0], *call.argv[1:]],
+            "" if call.argv[1:] else call.argv[0],
+        )
     handler = run.handlers.get(program)
     if handler is None:
         return UNKNOWN
-    return handler(run, msgspec.structs.replace(call, argv=[program, call.argv[0], *call.argv[1:]], name=program))
+    return handler(
+        run, msgspec.structs.replace(call, argv=[program, call.argv[0], *call.argv[1:]], name=program)
+    )
 
 
 # xargs, find, parallel
@@ -334,7 +342,9 @@ def xargs(run: Interpreter, call: Call) -> str:
             out.append(carried(run, inner, [one.replace(replace, item) for one in words]))
     else:
         out.append(carried(run, inner, [*words, *items]))
-        first = next((value for name, value in found if name in ("-n", "--max-args", "-L", "--max-lines", "-l")), "")
+        first = next(
+            (value for name, value in found if name in ("-n", "--max-args", "-L", "--max-lines", "-l")), ""
+        )
         if first and len(items) > 1:
             for item in items[:20]:
                 out.append(carried(run, inner, [*words, item]))
@@ -369,7 +379,11 @@ def find(run: Interpreter, call: Call) -> str:
     while index < len(words):
         if words[index] in ("-exec", "-execdir", "-ok", "-okdir"):
             stop = index + 1
-            while stop < len(words) and words[stop] != ";" and not (words[stop] == "+" and words[stop - 1] == "{}"):
+            while (
+                stop < len(words)
+                and words[stop] != ";"
+                and not (words[stop] == "+" and words[stop - 1] == "{}")
+            ):
                 stop += 1
             command = words[index + 1 : stop]
             cwd = call.cwd
@@ -391,7 +405,11 @@ def fd(run: Interpreter, call: Call) -> str:
         if word in ("-x", "--exec", "-X", "--exec-batch"):
             rest = [one for one in words[index + 1 :] if one != ";"]
             named = [one.replace("{}", UNKNOWN) for one in rest]
-            carried(run, msgspec.structs.replace(call, stdin=None), named if named != rest else [*rest, UNKNOWN + SPLIT])
+            carried(
+                run,
+                msgspec.structs.replace(call, stdin=None),
+                named if named != rest else [*rest, UNKNOWN + SPLIT],
+            )
             break
     return UNKNOWN
 
@@ -402,7 +420,11 @@ def parallel(run: Interpreter, call: Call) -> str:
     values: list[str] = []
     for index, word in enumerate(words):
         if word in (":::", ":::+", "::::"):
-            values = [UNKNOWN] if word == "::::" else [one for one in words[index + 1 :] if one not in (":::", ":::+")]
+            values = (
+                [UNKNOWN]
+                if word == "::::"
+                else [one for one in words[index + 1 :] if one not in (":::", ":::+")]
+            )
             words = words[:index]
             break
     _, template = options_of(words, _PARALLEL)
@@ -529,12 +551,16 @@ def busybox(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
-SHELLS = frozenset("sh bash dash ash zsh ksh mksh ksh93 rbash fish yash csh tcsh posh oksh loksh hush xonsh nu elvish".split())
+SHELLS = frozenset(
+    "sh bash dash ash zsh ksh mksh ksh93 rbash fish yash csh tcsh posh oksh loksh hush xonsh nu elvish".split()
+)
 
 
 def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
     """Return the handlers of every command that carries another one."""
-    table: dict[str, Handler] = {name: Wrapper(spec) for names, spec in wrappers.items() for name in names.split()}
+    table: dict[str, Handler] = {
+        name: Wrapper(spec) for names, spec in wrappers.items() for name in names.split()
+    }
     table.update(dict.fromkeys(SHELLS, shell))
     table.update(
         {
@@ -552,7 +578,21 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "runuser": su,
             "at": stdin_lines,
             "batch": stdin_lines,
-            **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "kubectl", "oc", "k", "ctr", "crictl"), container),
+            **dict.fromkeys(
+                (
+                    "docker",
+                    "podman",
+                    "nerdctl",
+                    "docker-compose",
+                    "podman-compose",
+                    "kubectl",
+                    "oc",
+                    "k",
+                    "ctr",
+                    "crictl",
+                ),
+                container,
+            ),
             **dict.fromkeys(("busybox", "toybox", "coreutils", "uutils"), busybox),
         }
     )

@@ -20,9 +20,12 @@ _STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 # What hands a literal text to a shell, in any of these languages.
 _RUNS = re.compile(
     r"\b(?:system|exec|popen|passthru|shell_exec|proc_open|pcntl_exec|execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
-    r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|do shell script|do script|Deno\.run|run|sh|bash|command)\s*\(?\s*" + _STRING,
+    r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|do shell script|do script|Deno\.run|run|sh|bash|command)\s*\(?\s*"
+    + _STRING,
 )
-_BACKTICK = re.compile(r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]")
+_BACKTICK = re.compile(
+    r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]"
+)
 _RUNS_UNKNOWN = re.compile(
     r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*\(?\s*(?![\"'`)\s;,]|\$\w+\s*=[^=])[@$\w(]|"
     r"\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\("
@@ -32,12 +35,23 @@ _DELETES = re.compile(
     r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|os\.remove\s*\(|os\.RemoveAll|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
     r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
 )
-_NETWORK_SHELL = re.compile(r"\bsocket\b[^\n]{0,400}\b(?:exec|spawn|dup2|/bin/(?:ba)?sh|STDIN|system|popen)|fsockopen|TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|IO::Socket[^\n]{0,300}(?:exec|sh)|net\.(?:connect|Socket|createConnection)[^\n]{0,300}(?:spawn|exec|pipe)|/inet/tcp/")
-_REMOTE_CODE = re.compile(r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)")
-_WRITES = re.compile(r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|IO\.write|file_put_contents|Deno\.writeTextFile\w*|Bun\.write|copyFileSync|renameSync|symlinkSync|chmodSync|rename|chmod|copy|move_uploaded_file)\s*\(?\s*" + _STRING)
-_OPENS = re.compile(r"\bopen\s*\(?\s*(?:my\s*)?[\w$]*\s*,?\s*[\"']\s*(>>?|\+[<>])\s*[\"']?\s*,?\s*[\"']?([^\"')]{1,300})")
+_NETWORK_SHELL = re.compile(
+    r"\bsocket\b[^\n]{0,400}\b(?:exec|spawn|dup2|/bin/(?:ba)?sh|STDIN|system|popen)|fsockopen|TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|IO::Socket[^\n]{0,300}(?:exec|sh)|net\.(?:connect|Socket|createConnection)[^\n]{0,300}(?:spawn|exec|pipe)|/inet/tcp/"
+)
+_REMOTE_CODE = re.compile(
+    r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)"
+)
+_WRITES = re.compile(
+    r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|IO\.write|file_put_contents|Deno\.writeTextFile\w*|Bun\.write|copyFileSync|renameSync|symlinkSync|chmodSync|rename|chmod|copy|move_uploaded_file)\s*\(?\s*"
+    + _STRING
+)
+_OPENS = re.compile(
+    r"\bopen\s*\(?\s*(?:my\s*)?[\w$]*\s*,?\s*[\"']\s*(>>?|\+[<>])\s*[\"']?\s*,?\s*[\"']?([^\"')]{1,300})"
+)
 _OPENS_RUBY = re.compile(r"\b(?:File\.)?open\s*\(?\s*" + _STRING + r"\s*,\s*[\"'][waA+r]*[wa+][^\"']*[\"']")
-_KILLS = re.compile(r"\b(?:kill|Process\.kill|process\.kill|posix_kill)\s*\(?\s*(?:[\"']?\w+[\"']?\s*,\s*)?-1\b")
+_KILLS = re.compile(
+    r"\b(?:kill|Process\.kill|process\.kill|posix_kill)\s*\(?\s*(?:[\"']?\w+[\"']?\s*,\s*)?-1\b"
+)
 _PATHS = re.compile(r"[\"'`]((?:/|~|\.\.?/)[^\"'`\s]{2,200})[\"'`]")
 _FORK = re.compile(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\bfork\b|\bfork\b\s*while\b")
 
@@ -66,7 +80,10 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         words = _literals(match.group(1) or match.group(2) or "", code, match.end())
         if len(words) > 1:
             argv = list(words)
-            run.subshell(lambda argv=argv: run.call(msgspec.structs.replace(call, argv=argv, stdin=None)), captured=True)  # type: ignore[misc]
+            run.subshell(
+                lambda argv=argv: run.call(msgspec.structs.replace(call, argv=argv, stdin=None)),
+                captured=True,
+            )  # type: ignore[misc]
         else:
             shell(run, call, words[0])
     if _ENVIRONMENT.search(code) and _SENDS.search(code):
@@ -88,8 +105,12 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     return UNKNOWN
 
 
-_ENVIRONMENT = re.compile(r"process\.env(?![.\[\w])|\bENV(?:\.to_\w+|\b(?!\s*[\[{.]))|%ENV|\$_ENV\b(?!\s*\[)|getenv\(\)")
-_SENDS = re.compile(r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE)
+_ENVIRONMENT = re.compile(
+    r"process\.env(?![.\[\w])|\bENV(?:\.to_\w+|\b(?!\s*[\[{.]))|%ENV|\$_ENV\b(?!\s*\[)|getenv\(\)"
+)
+_SENDS = re.compile(
+    r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE
+)
 _NEXT = re.compile(r"\s*(,\s*\[?|\.\.?|\+|\s)\s*" + _STRING)
 
 
@@ -212,7 +233,19 @@ class Python(Inline):
         if not words:
             return UNKNOWN
         name, rest = words[0], words[1:]
-        if name in ("pdb", "trace", "cProfile", "profile", "runpy", "bdb", "code", "idlelib", "timeit", "coverage", "debugpy"):
+        if name in (
+            "pdb",
+            "trace",
+            "cProfile",
+            "profile",
+            "runpy",
+            "bdb",
+            "code",
+            "idlelib",
+            "timeit",
+            "coverage",
+            "debugpy",
+        ):
             found, operands = options_of(rest, frozenset(("-c", "-s", "--command", "--setup", "-o")))
             for option, value in found:
                 if option in ("-c", "--command", "-s", "--setup") and value:
@@ -232,7 +265,9 @@ class Python(Inline):
 
 
 def awk(run: Interpreter, call: Call) -> str:
-    found, rest = options_of(call.argv[1:], frozenset("-F -v -f -i -l -e --field-separator --assign --file --source".split()))
+    found, rest = options_of(
+        call.argv[1:], frozenset("-F -v -f -i -l -e --field-separator --assign --file --source".split())
+    )
     codes = [value for name, value in found if name in ("-e", "--source")]
     files = [value for name, value in found if name in ("-f", "--file")]
     if not codes and not files and rest:
@@ -260,7 +295,10 @@ def awk(run: Interpreter, call: Call) -> str:
                 run.note("unknown-code", "awk gives commands that are not known to a shell")
             else:
                 shell(run, call, given)
-        if re.search(r"(?<!\|)\|(?!\|)&?\s*(?!\s*getline)[a-zA-Z$]\w*\b(?!\s*getline)", re.sub(r"\"(?:[^\"\\]|\\.)*\"|/(?:[^/\\\n]|\\.)*/", '""', code)):
+        if re.search(
+            r"(?<!\|)\|(?!\|)&?\s*(?!\s*getline)[a-zA-Z$]\w*\b(?!\s*getline)",
+            re.sub(r"\"(?:[^\"\\]|\\.)*\"|/(?:[^/\\\n]|\\.)*/", '""', code),
+        ):
             run.note("code-runs", "awk runs commands that are not known")
         if re.search(r"[\w)$]\s*\|\s*getline", re.sub(r"\"(?:[^\"\\]|\\.)*\"", '""', code)):
             run.note("code-runs", "awk runs commands that are not known")
@@ -277,14 +315,18 @@ def awk(run: Interpreter, call: Call) -> str:
 
 
 _SED_E = re.compile(r"(?:^|[;{}\n]|\d|\$|/)\s*e(?:\s+([^\n]+)|\s*$|\s*[;}])")
-_SED_SUB_E = re.compile(r"s(.)(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gpiImM0-9]*e[gpiImM0-9]*(?=$|[;\s}w])", re.DOTALL)
+_SED_SUB_E = re.compile(
+    r"s(.)(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gpiImM0-9]*e[gpiImM0-9]*(?=$|[;\s}w])", re.DOTALL
+)
 _SED_W = re.compile(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 
 
 def sed(run: Interpreter, call: Call) -> str:
     from ._programs import written_file
 
-    found, rest = options_of(call.argv[1:], frozenset("-e -f -l -E-x --expression --file --line-length".split()))
+    found, rest = options_of(
+        call.argv[1:], frozenset("-e -f -l -E-x --expression --file --line-length".split())
+    )
     codes: list[str] = []
     for name, value in found:
         if name in ("-e", "--expression"):
@@ -332,7 +374,9 @@ def sqlite(run: Interpreter, call: Call) -> str:
         if match:
             shell(run, call, match.group(1))
             run.note("run-by-option", "a command of sqlite that runs a command")
-        match = re.match(r"\s*\.(?:output|once|backup|save|clone|log|dump|excel)\s+['\"]?([/~][^\s'\"]+)", one)
+        match = re.match(
+            r"\s*\.(?:output|once|backup|save|clone|log|dump|excel)\s+['\"]?([/~][^\s'\"]+)", one
+        )
         if match:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
     operands = [one for one in call.argv[1:] if not one.startswith("-")]
@@ -340,7 +384,10 @@ def sqlite(run: Interpreter, call: Call) -> str:
     if operands:
         kinds = marks.kinds(run.reading(run.path(operands[0], call.cwd)))
         path = run.path(operands[0], call.cwd)
-        if any(re.search(r"(?i)\b(?:delete|update|insert|drop|alter|replace)\b", one) for one in [*operands[1:], call.stdin or ""]):
+        if any(
+            re.search(r"(?i)\b(?:delete|update|insert|drop|alter|replace)\b", one)
+            for one in [*operands[1:], call.stdin or ""]
+        ):
             run.sink.redirect(">>", path, UNKNOWN, call)
     return kinds
 
@@ -396,23 +443,46 @@ def git(run: Interpreter, call: Call) -> str:
         following = words[index + 1] if index + 1 < len(words) else ""
         if word == "-c" and "=" in following:
             key, _, value = following.partition("=")
-            if re.search(r"(?i)alias\.|command|pager|editor|\.cmd$|external|textconv|hookspath|program|helper|fsmonitor|proxy", key) and value:
+            if (
+                re.search(
+                    r"(?i)alias\.|command|pager|editor|\.cmd$|external|textconv|hookspath|program|helper|fsmonitor|proxy",
+                    key,
+                )
+                and value
+            ):
                 shell(run, call, value.lstrip("!"))
         if word in ("-x", "--exec") and "rebase" in words[:index] and following:
             shell(run, call, following)
         elif word.startswith("--exec=") and "rebase" in words[:index]:
             shell(run, call, word.partition("=")[2])
         elif word == "run" and index and words[index - 1] == "bisect" and following:
-            run.subshell(lambda: run.call(msgspec.structs.replace(call, argv=words[index + 1 :], stdin=None)), captured=True)  # noqa: B023
+            run.subshell(
+                lambda: run.call(msgspec.structs.replace(call, argv=words[index + 1 :], stdin=None)),
+                captured=True,
+            )  # noqa: B023
             break
-        elif word in ("--upload-pack", "--receive-pack", "-u") and following and any(one in words for one in ("clone", "fetch", "pull", "push", "ls-remote")) and word != "-u":
+        elif (
+            word in ("--upload-pack", "--receive-pack", "-u")
+            and following
+            and any(one in words for one in ("clone", "fetch", "pull", "push", "ls-remote"))
+            and word != "-u"
+        ):
             shell(run, call, following)
-        elif word.startswith(("--upload-pack=", "--receive-pack=", "--tree-filter=", "--index-filter=", "--msg-filter=")):
+        elif word.startswith(
+            ("--upload-pack=", "--receive-pack=", "--tree-filter=", "--index-filter=", "--msg-filter=")
+        ):
             shell(run, call, word.partition("=")[2])
-        elif word in ("--tree-filter", "--index-filter", "--msg-filter", "--env-filter", "--commit-filter") and following:
+        elif (
+            word in ("--tree-filter", "--index-filter", "--msg-filter", "--env-filter", "--commit-filter")
+            and following
+        ):
             shell(run, call, following)
         elif word == "foreach" and following and index and words[index - 1] == "submodule":
-            shell(run, call, " ".join(one for one in words[index + 1 :] if one not in ("--recursive", "-q", "--quiet")))
+            shell(
+                run,
+                call,
+                " ".join(one for one in words[index + 1 :] if one not in ("--recursive", "-q", "--quiet")),
+            )
             break
         elif word == "--":
             break
@@ -433,7 +503,14 @@ def options(*names: str) -> Handler:
             if word in names and index + 1 < len(words):
                 value = words[index + 1]
             elif not (equals and name in names):
-                joined = next((one for one in names if len(one) == 2 and word.startswith(one) and len(word) > 2 and one[1] != "-"), None)
+                joined = next(
+                    (
+                        one
+                        for one in names
+                        if len(one) == 2 and word.startswith(one) and len(word) > 2 and one[1] != "-"
+                    ),
+                    None,
+                )
                 if joined is None:
                     continue
                 value = word[2:]
@@ -463,7 +540,18 @@ def deno(run: Interpreter, call: Call) -> str:
 def tmux(run: Interpreter, call: Call) -> str:
     """tmux: the command that a new window runs."""
     _, rest = options_of(call.argv[1:], frozenset("-L -S -f -c".split()))
-    if rest and rest[0] in ("new", "new-session", "neww", "new-window", "split-window", "splitw", "respawn-pane", "respawn-window", "popup", "display-popup"):
+    if rest and rest[0] in (
+        "new",
+        "new-session",
+        "neww",
+        "new-window",
+        "split-window",
+        "splitw",
+        "respawn-pane",
+        "respawn-window",
+        "popup",
+        "display-popup",
+    ):
         _, words = options_of(rest[1:], frozenset("-s -n -c -t -x -y -e -F -l -p -w -h -d-".split()))
         if words:
             shell(run, call, " ".join(words))
@@ -478,11 +566,16 @@ def editor(run: Interpreter, call: Call) -> str:
     """vim and its like: commands that begin with an exclamation mark."""
     for index, word in enumerate(call.argv[1:], 1):
         following = call.argv[index + 1] if index + 1 < len(call.argv) else ""
-        for one in (following if word in ("-c", "--cmd", "-ex", "--eval", "-eval", "-o") else "", word[1:] if word.startswith("+") else ""):
+        for one in (
+            following if word in ("-c", "--cmd", "-ex", "--eval", "-eval", "-o") else "",
+            word[1:] if word.startswith("+") else "",
+        ):
             match = re.match(r":?\s*(?:silent!?\s+)?(?:!|r!|r\s+!|platform shell|shell)\s*(.*)", one)
             if match and match.group(1):
                 shell(run, call, match.group(1))
-            for found in re.findall(r"(?:system|call-process|shell-command|start-process)\s*\(?\s*" + _STRING, one):
+            for found in re.findall(
+                r"(?:system|call-process|shell-command|start-process)\s*\(?\s*" + _STRING, one
+            ):
                 shell(run, call, unescape(found[0] or found[1]))
     return bang(run, call)
 

@@ -75,7 +75,11 @@ def _rm(policy: Policy, call: Call, shape: Shape) -> None:
     recursive = _has(call, "rR", "--recursive")
     targets = _operands(call)
     for target in targets:
-        unknown_many = SPLIT in target and target.strip(marks.OUTPUT + SPLIT + UNKNOWN + SECRET + REMOTE + ENVIRON + PIDS + PRIVATE) == ""
+        unknown_many = (
+            SPLIT in target
+            and target.strip(marks.OUTPUT + SPLIT + UNKNOWN + SECRET + REMOTE + ENVIRON + PIDS + PRIVATE)
+            == ""
+        )
         if unknown_many and not recursive and OUTPUT not in target and call.name != "unlink":
             unknown_many = False
         if SPLIT in target and re.match(r"-[a-z]*r", target):
@@ -139,9 +143,17 @@ _KEEPS = frozenset(("cp", "mv", "install", "ln", "scp", "rsync", "gcp", "gmv", "
 
 
 def _copy(policy: Policy, call: Call, shape: Shape) -> None:
-    found, _ = options_of(call.argv[1:], frozenset("-t --target-directory -S --suffix -m --mode -o --owner -g --group -e --rsh -P -i -F -J".split()))
+    found, _ = options_of(
+        call.argv[1:],
+        frozenset(
+            "-t --target-directory -S --suffix -m --mode -o --owner -g --group -e --rsh -P -i -F -J".split()
+        ),
+    )
     directory = next((value for name, value in found if name in ("-t", "--target-directory")), "")
-    operands = _operands(call, "-t --target-directory -S --suffix -m --mode -o --owner -g --group -P -i -F -J -e --rsh --exclude --include --filter")
+    operands = _operands(
+        call,
+        "-t --target-directory -S --suffix -m --mode -o --owner -g --group -P -i -F -J -e --rsh --exclude --include --filter",
+    )
     mode = next((value for name, value in found if name in ("-m", "--mode")), "")
     if call.name == "install" and _wide(mode):
         policy.note("permissions", _wide(mode), call.span)
@@ -162,8 +174,17 @@ def _copy(policy: Policy, call: Call, shape: Shape) -> None:
         if inside and inside.startswith(("~", "/")) or re.search(r":\.ssh/|:\.\w+rc$", target):
             inside = inside if inside.startswith(("/", "~")) else "~/" + inside
             place = policy.classes.of(paths.normal(inside, "~", {}, ""))
-            if place and place[0] in ("startup", "secret", "top", "root", "home-itself") and "temporary" not in place or re.search(r"authorized_keys|\.bashrc|\.profile", inside):
-                policy.note("write-startup", f"changes {marks.shown(target)}, which is run or trusted later", call.span)
+            if (
+                place
+                and place[0] in ("startup", "secret", "top", "root", "home-itself")
+                and "temporary" not in place
+                or re.search(r"authorized_keys|\.bashrc|\.profile", inside)
+            ):
+                policy.note(
+                    "write-startup",
+                    f"changes {marks.shown(target)}, which is run or trusted later",
+                    call.span,
+                )
             elif "system" in place and "temporary" not in place:
                 policy.note("write-system", f"writes to {marks.shown(target)}", call.span)
     else:
@@ -189,7 +210,9 @@ def _copy(policy: Policy, call: Call, shape: Shape) -> None:
             else:
                 policy.write(path, call, delete=True)
             if "repository" in found_classes:
-                policy.note("delete-protected", f"moves a part of the repository: {marks.shown(path)}", call.span)
+                policy.note(
+                    "delete-protected", f"moves a part of the repository: {marks.shown(path)}", call.span
+                )
     if call.name == "ln":
         if goal.endswith("/null"):
             return
@@ -198,7 +221,16 @@ def _copy(policy: Policy, call: Call, shape: Shape) -> None:
                 policy.emptied(goal, call)
             if source.startswith("../../..") and _has(call, "s", "--symbolic"):
                 policy.note("write-system", "makes a link that leads far out of the directory", call.span)
-    if call.name == "rsync" and _has(call, "", "--delete", "--delete-after", "--del", "--delete-excluded", "--delete-before", "--delete-during"):
+    if call.name == "rsync" and _has(
+        call,
+        "",
+        "--delete",
+        "--delete-after",
+        "--del",
+        "--delete-excluded",
+        "--delete-before",
+        "--delete-during",
+    ):
         if not _has(call, "n", "--dry-run"):
             policy.note("recursive-delete", "deletes in the target what the source does not have", call.span)
 
@@ -215,7 +247,11 @@ def _tee(policy: Policy, call: Call, shape: Shape) -> None:
 
 
 def _truncate(policy: Policy, call: Call, shape: Shape) -> None:
-    sizes = [value or following for name, value, following in shape.flags if name in ("-s", "--size") or name.startswith("-s")]
+    sizes = [
+        value or following
+        for name, value, following in shape.flags
+        if name in ("-s", "--size") or name.startswith("-s")
+    ]
     grown = bool(sizes) and all(re.match(r"\+|[1-9]\d*[KMGTP]", one) for one in sizes)
     for one in _operands(call, "-s --size -r --reference"):
         policy.write(policy.path(one, call), call, emptied=not grown)
@@ -227,9 +263,16 @@ def _dd(policy: Policy, call: Call, shape: Shape) -> None:
             source = next((one[3:] for one in call.argv if one.startswith("if=")), "")
             path = policy.path(word[3:], call)
             policy.write(path, call)
-            made = re.search(r"\.(?:img|iso|raw|bin|dat|dd|vhd|qcow2|disk|swap|test|dump|blob)$|test|zero|big|large|dummy|sample|random|fill|/\w*file\w*$", path)
+            made = re.search(
+                r"\.(?:img|iso|raw|bin|dat|dd|vhd|qcow2|disk|swap|test|dump|blob)$|test|zero|big|large|dummy|sample|random|fill|/\w*file\w*$",
+                path,
+            )
             spared = {"regenerable", "temporary"} & set(policy.classes.of(path)) or path.startswith("/dev/")
-            if source in ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random") and not made and not spared:
+            if (
+                source in ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+                and not made
+                and not spared
+            ):
                 policy.note("empty-file", f"overwrites {marks.shown(path)}", call.span)
         elif word.startswith("if="):
             policy.read(policy.path(word[3:], call), call)
@@ -237,7 +280,9 @@ def _dd(policy: Policy, call: Call, shape: Shape) -> None:
 
 def _in_place(policy: Policy, call: Call, shape: Shape) -> None:
     """sed, perl, ruby, yq, jq and the like with the option that changes files in place."""
-    if call.name in ("sed", "gsed", "perl", "ruby") and not any(re.match(r"-[a-zA-Z0-9]*i|--in-place", word) for word in call.argv[1:]):
+    if call.name in ("sed", "gsed", "perl", "ruby") and not any(
+        re.match(r"-[a-zA-Z0-9]*i|--in-place", word) for word in call.argv[1:]
+    ):
         return
     if call.name in ("yq", "dasel", "xmlstarlet", "jo") and not _has(call, "iL", "--inplace", "--in-place"):
         return
@@ -270,7 +315,12 @@ def _archive(policy: Policy, call: Call, shape: Shape) -> None:
     first = words[0].lstrip("-") if words else ""
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
-        if word in ("-C", "--directory", "-d") and following and policy.path(following, call) == "~" and call.name != "zip":
+        if (
+            word in ("-C", "--directory", "-d")
+            and following
+            and policy.path(following, call) == "~"
+            and call.name != "zip"
+        ):
             policy.note("write-startup", "unpacks over a home", call.span)
         if word in ("-C", "--directory", "-d", "--one-top-level", "-o") and following and call.name != "zip":
             if word != "-o" or call.name in ("7z", "unar"):
@@ -286,11 +336,18 @@ def _archive(policy: Policy, call: Call, shape: Shape) -> None:
         for one in _operands(call)[:2]:
             if re.search(r"\.(?:tar|tgz|zip|gz|xz|bz2|zst|7z)", one):
                 policy.write(policy.path(one, call), call)
-    elif call.name in ("tar", "bsdtar", "gtar") and "x" in first and call.cwd and not any(word.startswith(("-C", "--directory")) for word in words):
+    elif (
+        call.name in ("tar", "bsdtar", "gtar")
+        and "x" in first
+        and call.cwd
+        and not any(word.startswith(("-C", "--directory")) for word in words)
+    ):
         policy.write(policy.path(".", call) + "/x", call)
     elif call.name == "unzip" and "-d" not in words and not _has(call, "lpvtZ"):
         policy.write(policy.path(".", call) + "/x", call)
-    if call.name in ("tar", "zip", "bsdtar", "gtar") and _has(call, "", "--remove-files", "--delete", "--move"):
+    if call.name in ("tar", "zip", "bsdtar", "gtar") and _has(
+        call, "", "--remove-files", "--delete", "--move"
+    ):
         policy.note("recursive-delete", "deletes files once they are packed", call.span)
 
 
@@ -309,9 +366,31 @@ def _output_option(policy: Policy, call: Call, shape: Shape) -> None:
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         value = ""
-        if call.name in ("ffmpeg", "convert", "script", "magick") and index == len(words) - 1 and not word.startswith("-") and index:
+        if (
+            call.name in ("ffmpeg", "convert", "script", "magick")
+            and index == len(words) - 1
+            and not word.startswith("-")
+            and index
+        ):
             policy.write(policy.path(word, call), call)
-        if word in ("-o", "--output", "--out", "-out", "--output-file", "-O", "--target", "-t", "--prefix", "--root", "-d", "--dest", "--log-file", "--outfile", "-w", "--export"):
+        if word in (
+            "-o",
+            "--output",
+            "--out",
+            "-out",
+            "--output-file",
+            "-O",
+            "--target",
+            "-t",
+            "--prefix",
+            "--root",
+            "-d",
+            "--dest",
+            "--log-file",
+            "--outfile",
+            "-w",
+            "--export",
+        ):
             if word in ("-t", "-d", "-O") and call.name not in ("pip", "pip3"):
                 continue
             value = following
@@ -319,7 +398,11 @@ def _output_option(policy: Policy, call: Call, shape: Shape) -> None:
             value = word.partition("=")[2]
         if value.startswith(("|", "!")):
             policy.note("run-by-option", f"gives its output to a command: {marks.shown(value)}", call.span)
-        elif value and not value.startswith("-") and (value.startswith(("/", "~", "..")) or "/" in value or call.cwd.startswith(("/etc", "/usr"))):
+        elif (
+            value
+            and not value.startswith("-")
+            and (value.startswith(("/", "~", "..")) or "/" in value or call.cwd.startswith(("/etc", "/usr")))
+        ):
             policy.write(policy.path(value, call), call)
     if call.name == "git":
         pass
@@ -343,7 +426,12 @@ def _chmod(policy: Policy, call: Call, shape: Shape) -> None:
         path = policy.path(one, call)
         found = policy.classes.of(path)
         if recursive and found and found[0] in ("root", "top", "home-itself") and call.place != "container":
-            policy.note("permissions-everywhere", f"changes the mode of all of {marks.shown(path)}", call.span, "block")
+            policy.note(
+                "permissions-everywhere",
+                f"changes the mode of all of {marks.shown(path)}",
+                call.span,
+                "block",
+            )
         elif "agent" in found or "agent_secret" in found:
             policy.note("write-agent", f"changes the mode of {marks.shown(path)}", call.span)
         elif "device" in found or path.endswith("docker.sock"):
@@ -356,7 +444,9 @@ def _chmod(policy: Policy, call: Call, shape: Shape) -> None:
             policy.note("write-hooks", f"makes {marks.shown(path)} run", call.span)
         elif recursive and SPLIT in one:
             policy.note("permissions", "changes the mode of files that are not known", call.span)
-        elif "secret" in found and not re.fullmatch(r"0?[0-7]00|[ug]*[-+=]?[rwx]*|go[-=][rwx]*|u[+=][rwx]*", mode):
+        elif "secret" in found and not re.fullmatch(
+            r"0?[0-7]00|[ug]*[-+=]?[rwx]*|go[-=][rwx]*|u[+=][rwx]*", mode
+        ):
             policy.note("permissions", f"changes the mode of a credential: {marks.shown(path)}", call.span)
     if wide and not operands:
         policy.note("permissions", wide, call.span)
@@ -400,7 +490,12 @@ def _chown(policy: Policy, call: Call, shape: Shape) -> None:
         path = policy.path(one, call)
         found = policy.classes.of(path)
         if recursive and found and found[0] in ("root", "top", "home-itself") and call.place != "container":
-            policy.note("permissions-everywhere", f"changes the owner of all of {marks.shown(path)}", call.span, "block")
+            policy.note(
+                "permissions-everywhere",
+                f"changes the owner of all of {marks.shown(path)}",
+                call.span,
+                "block",
+            )
         elif recursive or "root" in owner or owner.startswith("0") or "system" in found or "top" in found:
             policy.note("permissions", f"changes the owner of {marks.shown(path)}", call.span)
     if not operands:
@@ -459,11 +554,18 @@ def _pkill(policy: Policy, call: Call, shape: Shape) -> None:
         return
     if call.name in ("pkill", "skill", "killall", "slay"):
         for index, word in enumerate(call.argv):
-            if word in ("-u", "-U", "--euid", "--uid", "--user") and index + 2 >= len(call.argv) and call.name != "slay":
+            if (
+                word in ("-u", "-U", "--euid", "--uid", "--user")
+                and index + 2 >= len(call.argv)
+                and call.name != "slay"
+            ):
                 policy.note("kill-everything", "kills every process of a user", call.span, "block")
             elif word.startswith(("--euid=", "--uid=", "--user=")) and index + 1 >= len(call.argv):
                 policy.note("kill-everything", "kills every process of a user", call.span, "block")
-        if any(word in (".", ".*", ".+", "^", "", "*", "[a-z]*", "-") for word in _operands(call, "-u -U -s --signal -g -t -n")):
+        if any(
+            word in (".", ".*", ".+", "^", "", "*", "[a-z]*", "-")
+            for word in _operands(call, "-u -U -s --signal -g -t -n")
+        ):
             policy.note("kill-everything", "kills every process", call.span, "block")
         if call.name == "slay" and len(call.argv) > 1:
             policy.note("kill-everything", "kills every process of a user", call.span, "block")
@@ -477,12 +579,26 @@ def _pkill(policy: Policy, call: Call, shape: Shape) -> None:
 def _local_url(word: str) -> bool:
     text = re.sub(r"^\w+://", "", word)
     text = text.rpartition("@")[2]
-    return re.match(r"(?:localhost|127\.|0\.0\.0\.0|\[?::1|host\.docker\.internal|:\d|[\w-]+\.localhost\b|10\.0\.2\.2|[a-z][\w-]*:\d+)", text) is not None
+    return (
+        re.match(
+            r"(?:localhost|127\.|0\.0\.0\.0|\[?::1|host\.docker\.internal|:\d|[\w-]+\.localhost\b|10\.0\.2\.2|[a-z][\w-]*:\d+)",
+            text,
+        )
+        is not None
+    )
 
 
-_DATA = frozenset("-d --data --data-raw --data-binary --data-ascii --data-urlencode -F --form --form-string --json --post-data --body-data --url-query".split())
+_DATA = frozenset(
+    "-d --data --data-raw --data-binary --data-ascii --data-urlencode -F --form --form-string --json --post-data --body-data --url-query".split()
+)
 _FILES = frozenset("-T --upload-file --post-file --body-file".split())
-_VALUED = _DATA | _FILES | frozenset("-H --header -X --request -o --output -u --user -A -e -b -c -x -m -w --url --method -O -U".split())
+_VALUED = (
+    _DATA
+    | _FILES
+    | frozenset(
+        "-H --header -X --request -o --output -u --user -A -e -b -c -x -m -w --url --method -O -U".split()
+    )
+)
 
 
 def _curl(policy: Policy, call: Call, shape: Shape) -> None:
@@ -507,21 +623,44 @@ def _curl(policy: Policy, call: Call, shape: Shape) -> None:
             files.append(value)
         elif name in ("--url",):
             urls.append(value)
-        elif name in ("-o", "--output", "--output-dir", "-D", "--dump-header", "--trace", "--stderr", "-c", "--cookie-jar") and call.name != "wget":
+        elif (
+            name
+            in (
+                "-o",
+                "--output",
+                "--output-dir",
+                "-D",
+                "--dump-header",
+                "--trace",
+                "--stderr",
+                "-c",
+                "--cookie-jar",
+            )
+            and call.name != "wget"
+        ):
             if value and value not in ("-", "/dev/null"):
                 policy.write(policy.path(value, call), call)
-        elif name in ("-O", "--output-document", "-o", "-a", "-P", "--directory-prefix") and call.name in ("wget", "wget2"):
+        elif name in ("-O", "--output-document", "-o", "-a", "-P", "--directory-prefix") and call.name in (
+            "wget",
+            "wget2",
+        ):
             if value and value not in ("-", "/dev/null"):
                 policy.write(policy.path(value, call), call)
     if call.name in ("http", "https", "xh", "curlie"):
         files += [one.partition("@")[2] for one in urls if re.match(r"[\w.-]*@", one)]
         if call.stdin is not None and marks.unknown(call.stdin) and not all(map(_local_url, urls[:2])):
             policy.leaving(call, [call.stdin])
-    if call.name in ("curl", "wget") and re.search(r"^-O", " ".join(word for word in words if re.match(r"-[a-zA-Z]*O", word))):
+    if call.name in ("curl", "wget") and re.search(
+        r"^-O", " ".join(word for word in words if re.match(r"-[a-zA-Z]*O", word))
+    ):
         policy.write(policy.path("x", call), call)
     local = bool(urls) and all(_local_url(one) for one in urls if not one.startswith("-"))
     texts = [one for one in [*data, *urls, *files] if one]
-    texts += [value for name, value in pairs if name in ("-H", "--header", "-A", "-e", "-b", "--cookie", "--user-agent", "--referer")]
+    texts += [
+        value
+        for name, value in pairs
+        if name in ("-H", "--header", "-A", "-e", "-b", "--cookie", "--user-agent", "--referer")
+    ]
     for one in data:
         if one.startswith("@"):
             files_read = one[1:]
@@ -541,7 +680,9 @@ def _curl(policy: Policy, call: Call, shape: Shape) -> None:
         policy.note("upload", "sends what another command printed to another machine", call.span)
     elif any(OUTPUT in one for one in data) and not local:
         policy.note("upload", "sends what another command printed to another machine", call.span)
-    elif not local and any(OUTPUT in re.sub(r"^\w+://", "", one) and re.search(r"[?=.]", one) for one in urls):
+    elif not local and any(
+        OUTPUT in re.sub(r"^\w+://", "", one) and re.search(r"[?=.]", one) for one in urls
+    ):
         policy.note("upload", "sends what another command printed to another machine", call.span)
 
 
@@ -610,7 +751,12 @@ def _sudo(policy: Policy, call: Call, shape: Shape) -> None:
         if word in valued and word.startswith("--"):
             index += 1
         index += 1
-    if call.name in ("su", "doas") and call.stdin is not None and call.stdin.strip() and _secretish(call.stdin):
+    if (
+        call.name in ("su", "doas")
+        and call.stdin is not None
+        and call.stdin.strip()
+        and _secretish(call.stdin)
+    ):
         fed = True
     if "SUDO_ASKPASS" in call.env:
         fed = True
@@ -653,11 +799,20 @@ def _container(policy: Policy, call: Call, shape: Shape) -> None:
             continue
         path = policy.path(source, call)
         classes = policy.classes.of(path)
-        reach = path.endswith((".sock", "/docker.sock")) or (classes and classes[0] in ("root", "top", "home-itself", "device", "secret", "agent", "agent_secret", "special"))
+        reach = path.endswith((".sock", "/docker.sock")) or (
+            classes
+            and classes[0]
+            in ("root", "top", "home-itself", "device", "secret", "agent", "agent_secret", "special")
+        )
         if reach or "system" in classes or "secret" in classes or "agent" in classes or "kernel" in classes:
-            if not re.search(r"/etc/(?:localtime|timezone|passwd|group|hosts|resolv\.conf)|/usr/share/|/etc/ssl/certs", path):
+            if not re.search(
+                r"/etc/(?:localtime|timezone|passwd|group|hosts|resolv\.conf)|/usr/share/|/etc/ssl/certs",
+                path,
+            ):
                 policy.note("host-mount", f"gives a container {marks.shown(path)} of this machine", call.span)
-    if call.name in ("docker", "podman") and any(PIDS in word or OUTPUT in word and SPLIT in word for word in words):
+    if call.name in ("docker", "podman") and any(
+        PIDS in word or OUTPUT in word and SPLIT in word for word in words
+    ):
         if any(word in ("stop", "kill", "rm", "rmi", "restart", "pause") for word in words):
             policy.note("docker-destroy", "stops or deletes containers that are looked up", call.span)
 
@@ -669,7 +824,9 @@ _PARTITIONS = (
     "mkdosfs mkntfs mkreiserfs mkswap parted fdisk sfdisk gdisk sgdisk cgdisk cfdisk wipefs blkdiscard pvcreate pvremove badblocks shred "
     "newfs newfs_apfs newfs_hfs newfs_msdos mkfs.bfs mkexfatfs mkudffs scrub hdparm_ zerofree sg_write dcfldd dc3dd"
 ).split()
-_LOOKS = frozenset("-l --list -p --print -J --json -d --dump -n --no-act --no-action -V --version --help -h print unit -s --show-size --verify -v".split())
+_LOOKS = frozenset(
+    "-l --list -p --print -J --json -d --dump -n --no-act --no-action -V --version --help -h print unit -s --show-size --verify -v".split()
+)
 
 
 def _partition(policy: Policy, call: Call, shape: Shape) -> None:
@@ -678,7 +835,11 @@ def _partition(policy: Policy, call: Call, shape: Shape) -> None:
         _shred(policy, call, shape)
         return
     words = call.argv[1:]
-    looks = _LOOKS - {"-s", "-n", "-v", "-d"} if call.name in ("parted", "mkswap", "blkdiscard", "badblocks", "pvremove") else _LOOKS - {"-v"}
+    looks = (
+        _LOOKS - {"-s", "-n", "-v", "-d"}
+        if call.name in ("parted", "mkswap", "blkdiscard", "badblocks", "pvremove")
+        else _LOOKS - {"-v"}
+    )
     if call.name.startswith(("mkfs", "mke2fs")):
         looks = frozenset(("-n", "-N", "-V", "--version", "--help"))
     if any(word in looks for word in words):
@@ -707,7 +868,7 @@ def _unset(policy: Policy, call: Call, shape: Shape) -> None:
     for word in call.argv[1:]:
         if variable_rule(word, "x") == "agent-environment":
             policy.note("agent-environment", f"takes away {word}", call.span)
-        elif word in ("HISTFILE", "PROMPT_COMMAND") :
+        elif word in ("HISTFILE", "PROMPT_COMMAND"):
             policy.note("environment", f"takes away {word}", call.span)
 
 
@@ -720,7 +881,11 @@ _WELL_KNOWN = frozenset(
 def _alias(policy: Policy, call: Call, shape: Shape) -> None:
     for word in call.argv[1:]:
         name, equals, value = word.partition("=")
-        if equals and name in ("sudo", "su", "ssh", "passwd", "doas", "gpg", "hermes") and value.strip() not in (name,):
+        if (
+            equals
+            and name in ("sudo", "su", "ssh", "passwd", "doas", "gpg", "hermes")
+            and value.strip() not in (name,)
+        ):
             policy.note("shadowed-command", f"gives {name} another meaning", call.span)
 
 
@@ -740,7 +905,11 @@ def _grep(policy: Policy, call: Call, shape: Shape) -> None:
     secretish = re.search(r"(?i)key|secret|pass|token|cred|api", pattern) is not None
     if secretish and call.stdin is not None and ENVIRON in call.stdin and not _has(call, "vcq"):
         policy.note("show-secret", "prints credentials of the environment", call.span)
-    if secretish and any("history" in word for word in call.argv[1:]) and re.search(r"(?i)pass|secret|token|key", pattern):
+    if (
+        secretish
+        and any("history" in word for word in call.argv[1:])
+        and re.search(r"(?i)pass|secret|token|key", pattern)
+    ):
         policy.note("read-secret", "looks for credentials in a history", call.span)
     recursive = _has(call, "rR", "--recursive") or call.name in ("rg", "ag", "ack")
     if recursive and re.search(r"BEGIN.*(?:PRIVATE|RSA|OPENSSH)|AKIA|ghp_|sk-|aws_secret|xox[bp]", pattern):
@@ -762,7 +931,14 @@ def _printenv(policy: Policy, call: Call, shape: Shape) -> None:
 
 
 def _ps(policy: Policy, call: Call, shape: Shape) -> None:
-    if len(call.argv) > 1 and not call.argv[1].startswith("-") and "e" in call.argv[1] and call.argv[1] != "e" and re.fullmatch(r"[a-z]+", call.argv[1]) and "e" == call.argv[1][-1]:
+    if (
+        len(call.argv) > 1
+        and not call.argv[1].startswith("-")
+        and "e" in call.argv[1]
+        and call.argv[1] != "e"
+        and re.fullmatch(r"[a-z]+", call.argv[1])
+        and "e" == call.argv[1][-1]
+    ):
         policy.note("show-secret", "prints the environment of processes", call.span)
 
 
@@ -770,8 +946,12 @@ def _find_reads(policy: Policy, call: Call, shape: Shape) -> None:
     _find(policy, call, shape)
     words = call.argv[1:]
     names = " ".join(words)
-    if "-exec" in words and re.search(r"\.env\b|id_rsa|id_ed25519|credentials|\.pem|\.key\b|\.kdbx|wallet", names):
-        if re.search(r"\b(?:cat|cp|tar|curl|base64|head|less|scp|zip|grep)\b", names) and any(policy.path(one, call) in ("/", "~", "/home", "/root", "/etc") for one in words[:1]):
+    if "-exec" in words and re.search(
+        r"\.env\b|id_rsa|id_ed25519|credentials|\.pem|\.key\b|\.kdbx|wallet", names
+    ):
+        if re.search(r"\b(?:cat|cp|tar|curl|base64|head|less|scp|zip|grep)\b", names) and any(
+            policy.path(one, call) in ("/", "~", "/home", "/root", "/etc") for one in words[:1]
+        ):
             policy.note("read-secret", "reads credentials that are looked for", call.span)
 
 
@@ -792,7 +972,10 @@ def _git(policy: Policy, call: Call, shape: Shape) -> None:
             continue
     names = [word for word, _ in shape.operands]
     if "clone" in names[:2]:
-        operands = _operands(call, "-b --branch --depth -o --origin -c --config --reference --separate-git-dir -j --jobs --filter")
+        operands = _operands(
+            call,
+            "-b --branch --depth -o --origin -c --config --reference --separate-git-dir -j --jobs --filter",
+        )
         if len(operands) > 2:
             policy.write(policy.path(operands[2], call), call)
 

@@ -184,8 +184,11 @@ class Expander:
                     pieces = re.split(f"[{re.escape(blank)}]+", text)
                 before, after = pieces[0] == "", pieces[-1] == ""
                 return ([piece for piece in pieces if piece], before, after)
-            pieces = re.split(f"[{re.escape(blank)}]*[{re.escape(other)}][{re.escape(blank)}]*"
-                              + (f"|[{re.escape(blank)}]+" if blank else ""), text)
+            pieces = re.split(
+                f"[{re.escape(blank)}]*[{re.escape(other)}][{re.escape(blank)}]*"
+                + (f"|[{re.escape(blank)}]+" if blank else ""),
+                text,
+            )
             after = len(pieces) > 1 and pieces[-1] == ""
             return (pieces[:-1] if after else pieces if text else [], False, after)
 
@@ -270,7 +273,11 @@ class Expander:
         """Return the value of a variable; UNKNOWN for one of the environment that was never set here."""
         state = self.state
         if name in ("@", "*"):
-            return [SPLIT] if state.parameters is None else list(state.parameters[1:] if state.parameters else ())
+            return (
+                [SPLIT]
+                if state.parameters is None
+                else list(state.parameters[1:] if state.parameters else ())
+            )
         if name.isdigit():
             number = int(name)
             if number == 0:
@@ -312,7 +319,11 @@ class Expander:
 
     def known(self, name: str) -> bool:
         """Say whether a name was set (or unset) in the session, or is the shell's own."""
-        return name in self.state.variables or not re.fullmatch(r"[A-Za-z_]\w*", name) or name in ("HOME", "PWD", "PATH")
+        return (
+            name in self.state.variables
+            or not re.fullmatch(r"[A-Za-z_]\w*", name)
+            or name in ("HOME", "PWD", "PATH")
+        )
 
     def _variable(self, part: Var) -> str | list[str]:
         name = part.name
@@ -333,7 +344,9 @@ class Expander:
             if isinstance(raw, list) and name not in ("@", "*"):
                 raw = raw[0] if raw else ""
         value = self._operate(part, raw)
-        if isinstance(value, list) and (name == "*" or (part.index is not None and part.index.simple == "*") or _star(part.index)):
+        if isinstance(value, list) and (
+            name == "*" or (part.index is not None and part.index.simple == "*") or _star(part.index)
+        ):
             if part.quoted:
                 separator = self.state.variables.get("IFS", " ")
                 return (separator[:1] if isinstance(separator, str) else " ").join(value)
@@ -445,7 +458,11 @@ class Expander:
             if op == "@L":
                 return raw.lower()
             if op in ("@Q", "@A", "@K", "@k", "@a", "@u"):
-                return marks.kinds(raw) if op != "@Q" or marks.marked(raw) else "'" + raw.replace("'", "'\\''") + "'"
+                return (
+                    marks.kinds(raw)
+                    if op != "@Q" or marks.marked(raw)
+                    else "'" + raw.replace("'", "'\\''") + "'"
+                )
             if op == "@P" and ("$(" in raw or "`" in raw or marks.unknown(raw)):
                 self._note("prompt-code", "an expansion that runs what is in a text")
             return marks.kinds(raw)
@@ -495,7 +512,12 @@ def part_quoted(part: Part) -> bool:
 
 
 def _star(index: Word | None) -> bool:
-    return index is not None and len(index.parts) == 1 and isinstance(index.parts[0], Lit) and index.parts[0].text == "*"
+    return (
+        index is not None
+        and len(index.parts) == 1
+        and isinstance(index.parts[0], Lit)
+        and index.parts[0].text == "*"
+    )
 
 
 def _bounded(text: str) -> str:

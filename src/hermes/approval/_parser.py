@@ -35,7 +35,8 @@ from ._syntax import (
 from ._words import WordReader
 
 _BLANK = re.compile(r"(?:[ \t]|\\\n)+")
-_COMMENT = re.compile(r"#[^\n]*")
+_OPERATOR_SIGNS = frozenset(";&|\n()")
+_REDIRECT_SIGNS = frozenset("<>&{0123456789")
 _OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|\n()]")
 _REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())")
 _ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?=|\[)")
@@ -63,18 +64,20 @@ class Parser(WordReader):
     # Blanks, operators, here-documents
 
     def blanks(self) -> None:
-        while True:
-            match = _BLANK.match(self.text, self.pos, self.end)
-            if match:
-                self.pos = match.end()
-            if self.text.startswith("#", self.pos) and self.pos < self.end:
+        text = self.text
+        while self.pos < self.end:
+            sign = text[self.pos]
+            if sign == "#":
                 # Only called between words, so this begins one.
-                comment = _COMMENT.match(self.text, self.pos, self.end)
-                assert comment is not None
-                self.pos = comment.end()
+                stop = text.find("\n", self.pos)
+                self.pos = self.end if stop < 0 else stop
                 return
+            if sign not in " \t\\":
+                return
+            match = _BLANK.match(text, self.pos)
             if not match:
                 return
+            self.pos = match.end()
 
     def newlines(self) -> None:
         """Skip blanks, comments and ends of lines."""
@@ -89,9 +92,10 @@ class Parser(WordReader):
     def operator(self) -> str:
         """Return the operator that comes next, without taking it; empty for a word or the end."""
         self.blanks()
-        match = _OPERATOR.match(self.text, self.pos, self.end)
-        if not match:
+        if self.pos >= self.end or self.text[self.pos] not in _OPERATOR_SIGNS:
             return ""
+        match = _OPERATOR.match(self.text, self.pos)
+        assert match is not None
         found = match.group()
         if found == "&" and self.text.startswith("&>", self.pos):
             return ""
@@ -457,7 +461,9 @@ class Parser(WordReader):
         return Simple(tuple(assigns), tuple(words), redirects, self.span(start), tuple(arrays))
 
     def redirect(self, redirects: list[Redirect]) -> bool:
-        match = _REDIRECT.match(self.text, self.pos, self.end)
+        if self.pos >= self.end or self.text[self.pos] not in _REDIRECT_SIGNS:
+            return False
+        match = _REDIRECT.match(self.text, self.pos)
         if not match:
             return False
         self.spend()

@@ -124,7 +124,11 @@ class Classes:
         components = [plain(one) for one in path.split("/")]
         found: list[str] = []
         for name, sample in self._samples:
-            if name in found or (len(sample) != len(components) and sample[-1] != "**") or len(sample) > len(components):
+            if (
+                name in found
+                or (len(sample) != len(components) and sample[-1] != "**")
+                or len(sample) > len(components)
+            ):
                 continue
             if all(_meet(one, part) for one, part in zip(components, sample, strict=False)):
                 found.append(name)

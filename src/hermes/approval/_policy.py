@@ -138,7 +138,12 @@ class Policy:
         else:
             emptied = op == ">" and content == "" and not call.argv
             self.write(path, call, emptied=emptied)
-            if op == ">" and call.argv and call.argv[0] in ("true", ":", "echo", "printf", "cat") and content == "":
+            if (
+                op == ">"
+                and call.argv
+                and call.argv[0] in ("true", ":", "echo", "printf", "cat")
+                and content == ""
+            ):
                 if not (call.argv[0] == "cat" and len(call.argv) > 1 and call.argv[1] != "/dev/null"):
                     self.emptied(path, call)
 
@@ -155,7 +160,9 @@ class Policy:
         for rule in found:
             if rule.action != "allow":
                 self._add(rule.action, rule.id, rule.reason, rule.severity, call.span)
-        if any(rule.action == "allow" for rule in found) and not any(rule.action != "allow" for rule in found):
+        if any(rule.action == "allow" for rule in found) and not any(
+            rule.action != "allow" for rule in found
+        ):
             self._allowed = True
 
     def _add(self, action: str, rule: str, reason: str, severity: str, span: Span) -> None:
@@ -188,7 +195,16 @@ class Policy:
             if path.endswith(".pub"):
                 return
             self.note("read-secret", f"reads a credential: {marks.shown(path)}", call.span)
-        elif "device" in found and call.name not in ("ls", "stat", "file", "test", "[", "lsblk", "blkid", "df"):
+        elif "device" in found and call.name not in (
+            "ls",
+            "stat",
+            "file",
+            "test",
+            "[",
+            "lsblk",
+            "blkid",
+            "df",
+        ):
             self.note("device-write", f"reads the device {marks.shown(path)}", call.span)
 
     def write(self, path: str, call: Call, *, emptied: bool = False, delete: bool = False) -> None:
@@ -221,7 +237,11 @@ class Policy:
         elif "temporary" in found:
             pass
         elif "system" in found or "top" in found or "root" in found:
-            self.note("delete-protected" if delete else "write-system", f"{'deletes' if delete else 'writes to'} {name}, a part of the system", call.span)
+            self.note(
+                "delete-protected" if delete else "write-system",
+                f"{'deletes' if delete else 'writes to'} {name}, a part of the system",
+                call.span,
+            )
         elif "kernel" in found:
             self.note("write-kernel", f"changes the running kernel: {name}", call.span)
         elif not path.strip(UNKNOWN + SPLIT + OUTPUT + "/") and (OUTPUT in path) and not delete:
@@ -231,20 +251,34 @@ class Policy:
 
     def emptied(self, path: str, call: Call) -> None:
         found = self._classes(path)
-        if "regenerable" in found or "temporary" in found or path in ("/dev/null", "/dev/stdout", "/dev/stderr"):
+        if (
+            "regenerable" in found
+            or "temporary" in found
+            or path in ("/dev/null", "/dev/stdout", "/dev/stderr")
+        ):
             return
-        if re.search(r"\.(?:log|out|tmp|pid|lock|cache|txt|md|csv|html|json|err|trace)$|/\.?touch|\.gitkeep$|__init__\.py$|/logs?/", path):
+        if re.search(
+            r"\.(?:log|out|tmp|pid|lock|cache|txt|md|csv|html|json|err|trace)$|/\.?touch|\.gitkeep$|__init__\.py$|/logs?/",
+            path,
+        ):
             return
         self.note("empty-file", f"empties {marks.shown(path)}", call.span)
 
-    def delete(self, path: str, call: Call, *, recursive: bool, everything: bool = True, looked_up: bool = False) -> None:
+    def delete(
+        self, path: str, call: Call, *, recursive: bool, everything: bool = True, looked_up: bool = False
+    ) -> None:
         """Judge deleting a path. ``everything`` is false where only some of what is below is deleted."""
         self.read_only = False
         found = self._classes(path)
         if recursive:
             hopeless = "root" in found or "top" in found or "home-itself" in found
             if hopeless and call.place != "container" and everything:
-                self.note("delete-everything", f"deletes {marks.shown(path)} with all that is in it", call.span, "block")
+                self.note(
+                    "delete-everything",
+                    f"deletes {marks.shown(path)} with all that is in it",
+                    call.span,
+                    "block",
+                )
                 return
             if self.allow_regenerable and self._regenerable(path, call, found):
                 return
@@ -252,10 +286,16 @@ class Policy:
             return
         if call.place == "container":
             return
-        if paths.whole(path) or (found and found[0] in ("root", "top", "home-itself") and marks.globbed(path)):
+        if paths.whole(path) or (
+            found and found[0] in ("root", "top", "home-itself") and marks.globbed(path)
+        ):
             if self.allow_regenerable and self._regenerable(path, call, found):
                 return
-            self.note("mass-delete", f"deletes every file of {marks.shown(path.rpartition('/')[0] or '/')}", call.span)
+            self.note(
+                "mass-delete",
+                f"deletes every file of {marks.shown(path.rpartition('/')[0] or '/')}",
+                call.span,
+            )
         elif looked_up:
             self.note("mass-delete", "deletes files that are not known", call.span)
         elif "repository" in found:
@@ -295,7 +335,9 @@ class Policy:
                     path = self.path(piece, call)
                     found = self._classes(path)
                     if "history" in found and call.name not in _SEARCHES:
-                        self.note("read-secret", f"reads what was typed before: {marks.shown(path)}", call.span)
+                        self.note(
+                            "read-secret", f"reads what was typed before: {marks.shown(path)}", call.span
+                        )
                     if "device" in found and not path.startswith("/dev/loop") and call.name in EFFECTS:
                         self.note("device-write", f"uses the device {marks.shown(path)}", call.span)
                     if ("secret" in found or "agent_secret" in found) and not path.endswith(".pub"):
@@ -343,13 +385,27 @@ _NO_HELP = frozenset(("find", "ssh", "xargs", "env", "bash", "sh", "eval", "sour
 def _help(call: Call, shape: Shape) -> bool:
     """Say whether the command only prints its help or version."""
     argv = call.argv
-    if len(argv) < 2 or len(argv) > 4 or argv[-1] not in ("--help", "--version", "-h", "-V", "-help", "-version"):
+    if (
+        len(argv) < 2
+        or len(argv) > 4
+        or argv[-1] not in ("--help", "--version", "-h", "-V", "-help", "-version")
+    ):
         return False
-    if argv[-1] in ("-h", "-V") and (len(argv) > 2 or call.name in ("shutdown", "halt", "reboot", "poweroff", "docker-x", "sudo-x")):
-        return call.name in ("git", "docker", "kubectl", "npm", "cargo") and len(argv) == 3 and not argv[1].startswith("-")
+    if argv[-1] in ("-h", "-V") and (
+        len(argv) > 2 or call.name in ("shutdown", "halt", "reboot", "poweroff", "docker-x", "sudo-x")
+    ):
+        return (
+            call.name in ("git", "docker", "kubectl", "npm", "cargo")
+            and len(argv) == 3
+            and not argv[1].startswith("-")
+        )
     if argv[-1] == "-V" and call.name not in ("ssh", "python", "python3", "tmux", "gdb", "bash"):
         return len(argv) == 2 and call.name not in ("sudo",)
-    return call.name not in _NO_HELP and len(shape.flags) == 1 and (len(argv) == 2 or not call.name.startswith("sudo"))
+    return (
+        call.name not in _NO_HELP
+        and len(shape.flags) == 1
+        and (len(argv) == 2 or not call.name.startswith("sudo"))
+    )
 
 
 __all__ = ["Effect", "Finding", "Policy"]

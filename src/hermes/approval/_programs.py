@@ -31,10 +31,23 @@ def filtered(run: Interpreter, call: Call) -> str:
         if not one.startswith("-") and ("/" in one or one in run.state.files or "." in one):
             texts.append(run.reading(run.path(one, call.cwd)))
     kinds = marks.kinds(*texts)
-    if EVERY in texts[0] and call.name in ("awk", "tr", "sort", "sed", "cut", "tail", "xargs", "cat", "gawk", "mawk"):
+    if EVERY in texts[0] and call.name in (
+        "awk",
+        "tr",
+        "sort",
+        "sed",
+        "cut",
+        "tail",
+        "xargs",
+        "cat",
+        "gawk",
+        "mawk",
+    ):
         kinds += EVERY
-    if EVERY in texts[0] and call.name in ("grep", "egrep") and not any(
-        re.search(r"[A-Za-z]", one) for one in call.argv[1:] if not one.startswith("-")
+    if (
+        EVERY in texts[0]
+        and call.name in ("grep", "egrep")
+        and not any(re.search(r"[A-Za-z]", one) for one in call.argv[1:] if not one.startswith("-"))
     ):
         kinds += EVERY
     return kinds
@@ -53,15 +66,32 @@ def tee(run: Interpreter, call: Call) -> str:
     append = any(one in ("-a", "--append") for one in call.argv)
     for one in call.argv[1:]:
         if not one.startswith("-"):
-            run.state.write(run.path(one, call.cwd), call.stdin if call.stdin is not None else UNKNOWN, append=append)
+            run.state.write(
+                run.path(one, call.cwd), call.stdin if call.stdin is not None else UNKNOWN, append=append
+            )
     return call.stdin if call.stdin is not None else UNKNOWN
 
 
-_DECODING = re.compile(r"-[a-zA-Z]*[dD][a-zA-Z]*|--decode|--decompress|-r|-rp|-[a-z]*r[a-z]*|--uncompress|-d.*")
+_DECODING = re.compile(
+    r"-[a-zA-Z]*[dD][a-zA-Z]*|--decode|--decompress|-r|-rp|-[a-z]*r[a-z]*|--uncompress|-d.*"
+)
 
 
 def decoder(run: Interpreter, call: Call) -> str:
-    always = call.name in ("zcat", "gunzip", "bzcat", "xzcat", "uudecode", "zstdcat", "bunzip2", "unxz", "base64decode", "gzcat", "lz4cat", "uncompress")
+    always = call.name in (
+        "zcat",
+        "gunzip",
+        "bzcat",
+        "xzcat",
+        "uudecode",
+        "zstdcat",
+        "bunzip2",
+        "unxz",
+        "base64decode",
+        "gzcat",
+        "lz4cat",
+        "uncompress",
+    )
     kinds = filtered(run, call)
     if always or any(_DECODING.fullmatch(one) for one in call.argv[1:]):
         return kinds + DECODED
@@ -72,7 +102,19 @@ def fetch(run: Interpreter, call: Call) -> str:
     """curl and wget: what they print or write came over the network."""
     found, operands = apart(call.argv[1:], _FETCH)
     target = ""
-    plain = call.name in ("curl", "http", "https", "xh", "lynx", "w3m", "links", "GET", "lwp-request", "curlie", "fetch")
+    plain = call.name in (
+        "curl",
+        "http",
+        "https",
+        "xh",
+        "lynx",
+        "w3m",
+        "links",
+        "GET",
+        "lwp-request",
+        "curlie",
+        "fetch",
+    )
     remote_name = False
     for name, value in found:
         if name in ("-o", "--output") and call.name != "wget":
@@ -117,7 +159,9 @@ def curl_like(run: Interpreter, call: Call) -> str:
         for index, word in enumerate(copy):
             if re.fullmatch(r"-[a-zA-Z]*O", word):
                 copy[index] = "--remote-name"
-        call = Call(copy, call.cwd, call.span, call.stdin, call.env, call.place, call.root, call.captured, name="curl")
+        call = Call(
+            copy, call.cwd, call.span, call.stdin, call.env, call.place, call.root, call.captured, name="curl"
+        )
     return fetch(run, call)
 
 
@@ -129,12 +173,16 @@ def copy(run: Interpreter, call: Call) -> str:
     """cp, mv, install, ln, scp: where a file is known to come from."""
     found, operands = options_of(call.argv[1:], _COPY)
     directory = next((value for name, value in found if name in ("-t", "--target-directory")), "")
-    symbolic = any("s" in name[1:3] or name == "--symbolic" for name, _ in found if call.name == "ln" and name[:2] != "--") or (
-        call.name == "ln" and any(name == "--symbolic" for name, _ in found)
-    )
+    symbolic = any(
+        "s" in name[1:3] or name == "--symbolic"
+        for name, _ in found
+        if call.name == "ln" and name[:2] != "--"
+    ) or (call.name == "ln" and any(name == "--symbolic" for name, _ in found))
     extra = call.argv[1:][::-1]
     # Options may also come last.
-    operands = [one for one in operands if not one.startswith("-")] or [one for one in extra if not one.startswith("-")]
+    operands = [one for one in operands if not one.startswith("-")] or [
+        one for one in extra if not one.startswith("-")
+    ]
     if directory:
         sources, target = operands, directory
     elif len(operands) >= 2:
@@ -146,7 +194,13 @@ def copy(run: Interpreter, call: Call) -> str:
     goal = run.path(target, call.cwd)
     for source in sources[:50]:
         base = source.rstrip("/").rpartition("/")[2]
-        into = directory or len(sources) > 1 or target.endswith("/") or target in (".", "..") or goal in run.state.links
+        into = (
+            directory
+            or len(sources) > 1
+            or target.endswith("/")
+            or target in (".", "..")
+            or goal in run.state.links
+        )
         place = f"{goal}/{base}" if into else goal
         if call.name == "ln" and symbolic:
             origin = source if source.startswith(("/", "~")) else f"{place.rpartition('/')[0]}/{source}"
@@ -312,7 +366,9 @@ def written_file(run: Interpreter, call: Call) -> str:
         if not one.startswith("-"):
             path = run.path(one, call.cwd)
             if path in run.state.files and path.rpartition("/")[2]:
-                if call.name in ("sed", "gsed", "perl", "ruby") and not any(re.match(r"-[a-zA-Z]*i|--in-place", word) for word in call.argv):
+                if call.name in ("sed", "gsed", "perl", "ruby") and not any(
+                    re.match(r"-[a-zA-Z]*i|--in-place", word) for word in call.argv
+                ):
                     continue
                 run.state.write(path, marks.kinds(run.state.files[path]))
     return filtered(run, call)

@@ -13,14 +13,64 @@ from ._carriers import _ALL_MARKS
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
 from ._run import Call, Interpreter
 
-_SHELL = frozenset(("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput", "pty.spawn", "platform.popen", "asyncio.create_subprocess_shell"))
-_RUN = frozenset(f"subprocess.{name}" for name in ("run", "call", "Popen", "check_call", "check_output")) | {"asyncio.create_subprocess_exec"}
-_TREES = frozenset(("shutil.rmtree", "os.removedirs", "distutils.dir_util.remove_tree", "send2trash.send2trash"))
+_SHELL = frozenset(
+    (
+        "os.system",
+        "os.popen",
+        "subprocess.getoutput",
+        "subprocess.getstatusoutput",
+        "commands.getoutput",
+        "pty.spawn",
+        "platform.popen",
+        "asyncio.create_subprocess_shell",
+    )
+)
+_RUN = frozenset(f"subprocess.{name}" for name in ("run", "call", "Popen", "check_call", "check_output")) | {
+    "asyncio.create_subprocess_exec"
+}
+_TREES = frozenset(
+    ("shutil.rmtree", "os.removedirs", "distutils.dir_util.remove_tree", "send2trash.send2trash")
+)
 _REMOVES = frozenset(("os.remove", "os.unlink", "os.rmdir", "os.truncate"))
-_MOVES = frozenset(("shutil.copy", "shutil.copyfile", "shutil.copy2", "shutil.copytree", "shutil.move", "os.rename", "os.replace", "os.link", "os.symlink"))
+_MOVES = frozenset(
+    (
+        "shutil.copy",
+        "shutil.copyfile",
+        "shutil.copy2",
+        "shutil.copytree",
+        "shutil.move",
+        "os.rename",
+        "os.replace",
+        "os.link",
+        "os.symlink",
+    )
+)
 _METHODS = frozenset(("unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p"))
-_EXECS = frozenset(("exec", "eval", "compile", "execfile", "runpy.run_path", "runpy.run_module", "marshal.loads", "pickle.loads", "importlib.import_module-x", "code.interact", "os.execfile"))
-_FETCHES = ("urllib.request.", "urllib.urlopen", "urllib2.", "requests.", "httpx.", "http.client.", "urlopen", "aiohttp.")
+_EXECS = frozenset(
+    (
+        "exec",
+        "eval",
+        "compile",
+        "execfile",
+        "runpy.run_path",
+        "runpy.run_module",
+        "marshal.loads",
+        "pickle.loads",
+        "importlib.import_module-x",
+        "code.interact",
+        "os.execfile",
+    )
+)
+_FETCHES = (
+    "urllib.request.",
+    "urllib.urlopen",
+    "urllib2.",
+    "requests.",
+    "httpx.",
+    "http.client.",
+    "urlopen",
+    "aiohttp.",
+)
 _SECRET_IMPORTS = re.compile(r"(?:hermes|hermes_cli|tools)\.approval|hermes\.(?:config|credentials)")
 
 
@@ -70,14 +120,20 @@ class _Reader:
         for node in nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
-                    self.names[alias.asname or alias.name.partition(".")[0]] = alias.name if alias.asname else alias.name.partition(".")[0]
+                    self.names[alias.asname or alias.name.partition(".")[0]] = (
+                        alias.name if alias.asname else alias.name.partition(".")[0]
+                    )
                     self.imported(alias.name)
             elif isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     self.names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
                     self.imported(f"{node.module}.{alias.name}")
         for node in nodes:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            if (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and isinstance(node.targets[0], ast.Name)
+            ):
                 name = node.targets[0].id
                 dotted = self.dotted(node.value)
                 if dotted:
@@ -86,10 +142,16 @@ class _Reader:
                 self.values[name] = None if name in self.values and self.values[name] != value else value
             elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
                 items = self.value(node.iter)
-                self.values[node.target.id] = items[0] if isinstance(items, list) and len(items) == 1 else None
+                self.values[node.target.id] = (
+                    items[0] if isinstance(items, list) and len(items) == 1 else None
+                )
         for node in nodes:
             if isinstance(node, ast.Call):
-                if isinstance(node.func, ast.Attribute) and node.func.attr == "close" and isinstance(node.func.value, ast.Call):
+                if (
+                    isinstance(node.func, ast.Attribute)
+                    and node.func.attr == "close"
+                    and isinstance(node.func.value, ast.Call)
+                ):
                     self.bare.add(id(node.func.value))
                 self.called(node)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
@@ -140,7 +202,13 @@ class _Reader:
         if depth > 30 or node is None:
             return None
         if isinstance(node, ast.Constant):
-            return node.value if isinstance(node.value, str | int | float) else node.value.decode("latin-1") if isinstance(node.value, bytes) else None
+            return (
+                node.value
+                if isinstance(node.value, str | int | float)
+                else node.value.decode("latin-1")
+                if isinstance(node.value, bytes)
+                else None
+            )
         if isinstance(node, ast.Name):
             return self.values.get(node.id)
         if isinstance(node, ast.List | ast.Tuple):
@@ -149,7 +217,10 @@ class _Reader:
             inner = self.value(node.operand, depth + 1)
             return -inner if isinstance(inner, int | float) else None
         if isinstance(node, ast.JoinedStr):
-            pieces = [self.value(one.value if isinstance(one, ast.FormattedValue) else one, depth + 1) for one in node.values]
+            pieces = [
+                self.value(one.value if isinstance(one, ast.FormattedValue) else one, depth + 1)
+                for one in node.values
+            ]
             return "".join(UNKNOWN if one is None else str(one) for one in pieces)
         if isinstance(node, ast.BinOp):
             return self.binary(node, depth)
@@ -175,15 +246,24 @@ class _Reader:
             if isinstance(left, list) and isinstance(right, list):
                 return left + right
             if isinstance(left, str) or isinstance(right, str):
-                return (left if isinstance(left, str) else UNKNOWN) + (right if isinstance(right, str) else UNKNOWN)
+                return (left if isinstance(left, str) else UNKNOWN) + (
+                    right if isinstance(right, str) else UNKNOWN
+                )
         if isinstance(node.op, ast.Div) and isinstance(left, str):
             return f"{left.rstrip('/')}/{right if isinstance(right, str) else UNKNOWN}"
-        if isinstance(node.op, ast.Mult) and isinstance(left, str) and isinstance(right, int) and 0 <= right < 200:
+        if (
+            isinstance(node.op, ast.Mult)
+            and isinstance(left, str)
+            and isinstance(right, int)
+            and 0 <= right < 200
+        ):
             return (left * right)[:10_000]
         if isinstance(node.op, ast.Mod) and isinstance(left, str):
             values = right if isinstance(right, list) else [right]
             for one in values:
-                left = re.sub(r"%[sdr]", lambda _, one=one: UNKNOWN if one is None else str(one), left, count=1)  # type: ignore[misc]
+                left = re.sub(
+                    r"%[sdr]", lambda _, one=one: UNKNOWN if one is None else str(one), left, count=1
+                )  # type: ignore[misc]
             return left
         return None
 
@@ -199,7 +279,19 @@ class _Reader:
     def result(self, node: ast.Call, depth: int) -> Any:
         name = self.dotted(node.func)
         args = [self.value(one, depth + 1) for one in node.args]
-        if name in ("str", "Path", "pathlib.Path", "PurePath", "pathlib.PurePath", "os.fspath", "os.path.abspath", "os.path.realpath", "os.path.expandvars", "shlex.quote", "os.path.normpath"):
+        if name in (
+            "str",
+            "Path",
+            "pathlib.Path",
+            "PurePath",
+            "pathlib.PurePath",
+            "os.fspath",
+            "os.path.abspath",
+            "os.path.realpath",
+            "os.path.expandvars",
+            "shlex.quote",
+            "os.path.normpath",
+        ):
             return args[0] if args else "."
         if name == "os.path.expanduser" and args and isinstance(args[0], str):
             return args[0]
@@ -213,14 +305,30 @@ class _Reader:
             return self.environ(args[0])
         if name == "chr" and args and isinstance(args[0], int) and 0 <= args[0] < 0x110000:
             return chr(args[0])
-        if name.startswith("base64.b") or name.endswith((".b64decode", "codecs.decode", "bytes.fromhex", "zlib.decompress", "binascii.unhexlify")):
+        if name.startswith("base64.b") or name.endswith(
+            (".b64decode", "codecs.decode", "bytes.fromhex", "zlib.decompress", "binascii.unhexlify")
+        ):
             return UNKNOWN + DECODED
         if name.startswith(_FETCHES):
             return UNKNOWN + REMOTE
         if isinstance(node.func, ast.Attribute):
             head = self.value(node.func.value, depth + 1)
             attribute = node.func.attr
-            if attribute in ("expanduser", "resolve", "absolute", "strip", "decode", "encode", "rstrip", "lstrip", "as_posix", "text", "json", "read", "get") and isinstance(head, str):
+            if attribute in (
+                "expanduser",
+                "resolve",
+                "absolute",
+                "strip",
+                "decode",
+                "encode",
+                "rstrip",
+                "lstrip",
+                "as_posix",
+                "text",
+                "json",
+                "read",
+                "get",
+            ) and isinstance(head, str):
                 return head
             if attribute == "joinpath" and isinstance(head, str):
                 return "/".join([head, *(UNKNOWN if not isinstance(one, str) else one for one in args)])
@@ -228,11 +336,19 @@ class _Reader:
                 return head.join(UNKNOWN if not isinstance(one, str) else one for one in args[0])
             if attribute == "split" and isinstance(head, str):
                 return head.split(args[0]) if args and isinstance(args[0], str) and args[0] else head.split()
-            if attribute == "replace" and isinstance(head, str) and len(args) >= 2 and isinstance(args[0], str) and isinstance(args[1], str):
+            if (
+                attribute == "replace"
+                and isinstance(head, str)
+                and len(args) >= 2
+                and isinstance(args[0], str)
+                and isinstance(args[1], str)
+            ):
                 return head.replace(args[0], args[1])[:10_000]
             if attribute == "format" and isinstance(head, str):
                 for one in args:
-                    head = re.sub(r"\{\w*\}", lambda _, one=one: UNKNOWN if one is None else str(one), head, count=1)  # type: ignore[misc]
+                    head = re.sub(
+                        r"\{\w*\}", lambda _, one=one: UNKNOWN if one is None else str(one), head, count=1
+                    )  # type: ignore[misc]
                 return head
             if attribute in ("lower", "upper") and isinstance(head, str):
                 return head.lower() if attribute == "lower" else head.upper()
@@ -258,7 +374,10 @@ class _Reader:
     def runs(self, words: list[Any]) -> None:
         argv = [UNKNOWN if not isinstance(one, str) else one for one in words]
         if argv and argv[0] not in ("sys.executable",):
-            self.run.subshell(lambda: self.run.call(msgspec.structs.replace(self.call, argv=argv, stdin=None)), captured=True)
+            self.run.subshell(
+                lambda: self.run.call(msgspec.structs.replace(self.call, argv=argv, stdin=None)),
+                captured=True,
+            )
 
     def shell(self, value: Any) -> None:
         if not isinstance(value, str) or not value.strip(_ALL_MARKS):
@@ -273,7 +392,11 @@ class _Reader:
         name = self.dotted(node.func)
         args = [self.value(one) for one in node.args]
         keywords = {one.arg: one.value for one in node.keywords if one.arg}
-        first = args[0] if args else self.value(keywords.get("args") or keywords.get("path") or keywords.get("file"))
+        first = (
+            args[0]
+            if args
+            else self.value(keywords.get("args") or keywords.get("path") or keywords.get("file"))
+        )
         if name == "print":
             self.printed.append(" ".join(UNKNOWN if one is None else str(one) for one in args) + "\n")
             if any(isinstance(one, str) and SECRET in one for one in args):
@@ -309,7 +432,11 @@ class _Reader:
         elif name in ("os.chmod", "os.chown", "os.setuid", "os.putenv", "os.mkfifo"):
             if isinstance(first, str):
                 self.run.sink.redirect(">>", self.path(first), UNKNOWN, self.call)
-        elif name in ("open", "io.open", "os.open", "codecs.open", "gzip.open") or (isinstance(node.func, ast.Attribute) and node.func.attr == "open" and isinstance(self.value(node.func.value), str)):
+        elif name in ("open", "io.open", "os.open", "codecs.open", "gzip.open") or (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "open"
+            and isinstance(self.value(node.func.value), str)
+        ):
             self.opens(node, args, keywords, name)
         elif name.startswith("socket.") or ".socket" in name or name.endswith("dup2"):
             self.sends = True
@@ -333,7 +460,16 @@ class _Reader:
                 self.run.sink.command(_rm(self.call, head, "-f"))
             else:
                 self.run.note("code-deletes", "Python code that deletes files")
-        elif attribute in ("write_text", "write_bytes", "touch", "symlink_to", "rename", "replace", "chmod", "mkdir"):
+        elif attribute in (
+            "write_text",
+            "write_bytes",
+            "touch",
+            "symlink_to",
+            "rename",
+            "replace",
+            "chmod",
+            "mkdir",
+        ):
             head = self.value(func.value)
             if isinstance(head, str) and (attribute not in ("replace", "rename") or len(args) == 1):
                 self.writes(head)
@@ -345,16 +481,30 @@ class _Reader:
                 path = self.path(head)
                 self.run.sink.redirect("<", path, "", self.call)
                 self.reads_secret = self.reads_secret or self.run.sink.secret(path)
-        elif attribute in ("sendall", "send", "sendto", "sendmail", "send_message", "connect", "post", "put", "storbinary"):
+        elif attribute in (
+            "sendall",
+            "send",
+            "sendto",
+            "sendmail",
+            "send_message",
+            "connect",
+            "post",
+            "put",
+            "storbinary",
+        ):
             self.sends = True
         elif attribute in ("system", "popen"):
             self.shell(args[0] if args else None)
         elif attribute == "execute" and args and isinstance(args[0], str):
-            self.run.sink.command(msgspec.structs.replace(self.call, argv=["psql", "-c", args[0]], name="psql", stdin=None))
+            self.run.sink.command(
+                msgspec.structs.replace(self.call, argv=["psql", "-c", args[0]], name="psql", stdin=None)
+            )
         elif attribute in ("__subclasses__", "load_module"):
             self.run.note("code-runs", "Python code that calls what is not known")
 
-    def process(self, name: str, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr], first: Any) -> None:
+    def process(
+        self, name: str, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr], first: Any
+    ) -> None:
         shell = keywords.get("shell")
         if name.startswith("os."):
             skip = 1 if name.startswith("os.spawn") else 0
@@ -365,10 +515,18 @@ class _Reader:
                 rest = rest[1:]
             self.runs(rest)
             return
-        if shell is not None and self.value(shell) not in (0, None) or (isinstance(shell, ast.Constant) and shell.value is True):
+        if (
+            shell is not None
+            and self.value(shell) not in (0, None)
+            or (isinstance(shell, ast.Constant) and shell.value is True)
+        ):
             self.shell(first[0] if isinstance(first, list) and first else first)
         elif isinstance(first, list) and first:
-            if first[0] is None and node.args and self.dotted(getattr(node.args[0], "elts", [node.args[0]])[0]) == "sys.executable":
+            if (
+                first[0] is None
+                and node.args
+                and self.dotted(getattr(node.args[0], "elts", [node.args[0]])[0]) == "sys.executable"
+            ):
                 first = ["python3", *first[1:]]
             self.runs(first)
         elif isinstance(first, str):
@@ -396,13 +554,26 @@ class _Reader:
             self.run.note("code-runs", "Python code that runs code which is not known")
 
     def opens(self, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr], name: str) -> None:
-        method = isinstance(node.func, ast.Attribute) and name not in ("io.open", "os.open", "codecs.open", "gzip.open")
-        target = self.value(node.func.value) if method and isinstance(node.func, ast.Attribute) else (args[0] if args else self.value(keywords.get("file")))
+        method = isinstance(node.func, ast.Attribute) and name not in (
+            "io.open",
+            "os.open",
+            "codecs.open",
+            "gzip.open",
+        )
+        target = (
+            self.value(node.func.value)
+            if method and isinstance(node.func, ast.Attribute)
+            else (args[0] if args else self.value(keywords.get("file")))
+        )
         place = 0 if method else 1
         mode = args[place] if len(args) > place else self.value(keywords.get("mode"))
         path = self.path(target)
         if name == "os.open":
-            mode = "a" if len(node.args) > 1 and "O_WRONLY" in ast.dump(node.args[1]) or "O_RDWR" in ast.dump(node) else "r"
+            mode = (
+                "a"
+                if len(node.args) > 1 and "O_WRONLY" in ast.dump(node.args[1]) or "O_RDWR" in ast.dump(node)
+                else "r"
+            )
         if isinstance(mode, str) and any(sign in mode for sign in "wax+"):
             self.writes(target)
             if "w" in mode and id(node) in self.bare:
@@ -418,18 +589,28 @@ class _Reader:
         if name.endswith("urlretrieve") and len(args) > 1 and isinstance(args[1], str):
             self.run.sink.redirect(">", self.path(args[1]), UNKNOWN, self.call)
             self.run.state.write(self.path(args[1]), UNKNOWN + REMOTE)
-        if any(isinstance(one, str) and (SECRET in one or ENVIRON in one) for one in values) or any(self.dotted(one) == "os.environ" for one in [*node.args, *keywords.values()]):
+        if any(isinstance(one, str) and (SECRET in one or ENVIRON in one) for one in values) or any(
+            self.dotted(one) == "os.environ" for one in [*node.args, *keywords.values()]
+        ):
             self.run.note("send-secret", "Python code that sends a credential over the network")
         if name.endswith(".delete"):
             self.run.note("http-delete", "sends a request that deletes something")
 
 
 def _rm(call: Call, target: Any, flags: str) -> Call:
-    return msgspec.structs.replace(call, argv=["rm", flags, target if isinstance(target, str) and target else UNKNOWN], name="rm", stdin=None)
+    return msgspec.structs.replace(
+        call,
+        argv=["rm", flags, target if isinstance(target, str) and target else UNKNOWN],
+        name="rm",
+        stdin=None,
+    )
 
 
 def _forks(node: ast.AST) -> bool:
-    return any(isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "fork" for one in ast.walk(node))
+    return any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "fork"
+        for one in ast.walk(node)
+    )
 
 
 __all__ = ["python"]

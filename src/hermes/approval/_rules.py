@@ -79,7 +79,11 @@ class _Flag:
         if "*" in self.name:
             self.value, self.name = _glob(text), "*"
         self.long = self.name.startswith("--")
-        self.cluster = re.compile(f"-[A-Za-z0-9]*{re.escape(self.name[1:])}[A-Za-z0-9]*") if len(self.name) == 2 else None
+        self.cluster = (
+            re.compile(f"-[A-Za-z0-9]*{re.escape(self.name[1:])}[A-Za-z0-9]*")
+            if len(self.name) == 2
+            else None
+        )
 
     def found(self, shape: Shape) -> bool:
         name = self.name
@@ -92,7 +96,11 @@ class _Flag:
                     return True
             elif self.long:
                 # An abbreviation of a long option is that option.
-                if len(one) > 2 and name.startswith(one) and (self.value is None or self.value(value or following)):
+                if (
+                    len(one) > 2
+                    and name.startswith(one)
+                    and (self.value is None or self.value(value or following))
+                ):
                     return True
             elif self.cluster is not None:
                 if one[:2] == name and self.value is not None:
@@ -101,7 +109,13 @@ class _Flag:
                 elif self.value is None and one[1:2] != "-":
                     if one[:2] == name or (len(one) <= 8 and self.cluster.fullmatch(one)):
                         return True
-                elif self.value is not None and one[1] != "-" and one[-1] == name[1] and len(one) <= 6 and self.value(following):
+                elif (
+                    self.value is not None
+                    and one[1] != "-"
+                    and one[-1] == name[1]
+                    and len(one) <= 6
+                    and self.value(following)
+                ):
                     return True
             elif self.value is not None and one.startswith(name) and self.value(one[len(name) :] or value):
                 return True
@@ -125,7 +139,9 @@ class _Step:
     def __init__(self, alternatives: list[str], gap: bool) -> None:
         self.gap = gap
         self.end = alternatives == ["END"]
-        self.flags = [_Flag(one) for one in alternatives if one.startswith("-") and one != "-" and one != "--"]
+        self.flags = [
+            _Flag(one) for one in alternatives if one.startswith("-") and one != "-" and one != "--"
+        ]
         plain = [one for one in alternatives if not one.startswith("-") or one in ("-", "--")]
         self.names = frozenset(one.lower() for one in plain if not any(sign in one for sign in "*?["))
         self.tests = [_glob(one) for one in plain if any(sign in one for sign in "*?[")]
@@ -162,7 +178,11 @@ class Pattern:
                 continue
             if word[0] == "!" and len(word) > 1:
                 for one in word[1:].split("|"):
-                    (self.absent_flags.append(_Flag(one)) if one.startswith("-") else self.absent_words.append(_glob(one)))
+                    (
+                        self.absent_flags.append(_Flag(one))
+                        if one.startswith("-")
+                        else self.absent_words.append(_glob(one))
+                    )
                 continue
             step = _Step(word.split("|"), gap)
             if step.flags and not step.positional:
@@ -180,7 +200,9 @@ class Pattern:
             return False
         if self.absent_flags and any(flag.found(shape) for flag in self.absent_flags):
             return False
-        return not (self.absent_words and any(test(word) for word, _ in shape.operands for test in self.absent_words))
+        return not (
+            self.absent_words and any(test(word) for word, _ in shape.operands for test in self.absent_words)
+        )
 
     def _places(self, shape: Shape, number: int, index: int, budget: list[int]) -> bool:
         """Say whether the steps from one on match the operands from one on. What follows an option may be its value."""
@@ -235,10 +257,7 @@ class Rules:
                 for name in rule.programs.split():
                     self._texts.setdefault(name, []).append((rule, compiled))
         self._seen: dict[str, list[Pattern]] = {}
-
-    @property
-    def names(self) -> frozenset[str]:
-        return frozenset(self._named) | frozenset(self._texts)
+        self.names = frozenset(self._named) | frozenset(self._texts)
 
     def _patterns(self, name: str, path: str) -> list[Pattern]:
         key = path if path.startswith("/etc/") else name
@@ -259,7 +278,9 @@ class Rules:
 
     def find(self, call: Call, shape: Shape) -> list[Rule]:
         """Return the rules that a command meets."""
-        found = [pattern.rule for pattern in self._patterns(call.name, call.argv[0]) if pattern.matches(shape)]
+        found = [
+            pattern.rule for pattern in self._patterns(call.name, call.argv[0]) if pattern.matches(shape)
+        ]
         texts = self._texts.get(call.name)
         if texts:
             said = " ".join(call.argv[1:])
@@ -267,7 +288,9 @@ class Rules:
                 said += "\n" + call.stdin
             said = said[: 64 * 1024]
             bare = _LITERAL.sub("''", said)
-            found += [rule for rule, expression in texts if expression.search(said if rule.literals else bare)]
+            found += [
+                rule for rule, expression in texts if expression.search(said if rule.literals else bare)
+            ]
         return found
 
 

@@ -220,12 +220,16 @@ class Interpreter:
         """Follow the functions that are defined in the line and not called in it: they may be later."""
         for name in [one for one in self.defined if one not in self.called][:50]:
             call = Call([name], self.state.cwd, self.span, captured=True)
-            self.subshell(lambda name=name, call=call: self.function(name, (self.defined[name],), call), captured=True)  # type: ignore[misc]
+            self.subshell(
+                lambda name=name, call=call: self.function(name, (self.defined[name],), call), captured=True
+            )  # type: ignore[misc]
 
     def set(self, name: str, value: str) -> None:
         """Set a variable by a command, and report it as an assignment is."""
         self.state.variables[name] = value
-        self.sink.command(Call([], self.state.cwd, self.span, None, {name: value}, self.place, self.root, True))
+        self.sink.command(
+            Call([], self.state.cwd, self.span, None, {name: value}, self.place, self.root, True)
+        )
 
     # Lists and pipelines
 
@@ -406,7 +410,9 @@ class Interpreter:
                 if isinstance(part, Lit) is False and type(part).__name__ == "Arith":
                     for name, value in re.findall(r"([A-Za-z_]\w*)\s*=\s*(-?\d+)", part.text):  # type: ignore[union-attr]
                         self.state.variables[name] = value
-                    for name in re.findall(r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/]=|=(?!=)(?!\s*-?\d+\s*(?:[,)]|$)))", part.text):  # type: ignore[union-attr]
+                    for name in re.findall(
+                        r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/]=|=(?!=)(?!\s*-?\d+\s*(?:[,)]|$)))", part.text
+                    ):  # type: ignore[union-attr]
                         self.state.variables[name] = UNKNOWN
         return ""
 
@@ -478,7 +484,11 @@ class Interpreter:
             elif one.op == "<>":
                 self.sink.redirect("<>", path, "", call)
                 if one.fd in ("", "0"):
-                    call.stdin = UNKNOWN + REMOTE if path.startswith(("/dev/tcp/", "/dev/udp/")) else self.reading(path)
+                    call.stdin = (
+                        UNKNOWN + REMOTE
+                        if path.startswith(("/dev/tcp/", "/dev/udp/"))
+                        else self.reading(path)
+                    )
                 files.append((one.fd or "0", ">>", path))
             else:
                 op = ">>" if one.op in (">>", "&>>") else ">"
@@ -600,7 +610,10 @@ class Interpreter:
                 fields += self.expand.word(keyed) if keyed is not None else self.expand.word(word)
             if assign.append:
                 held = variables.get(assign.name)
-                fields = [*(held if isinstance(held, list) else [held] if isinstance(held, str) else []), *fields]
+                fields = [
+                    *(held if isinstance(held, list) else [held] if isinstance(held, str) else []),
+                    *fields,
+                ]
             variables[assign.name] = fields[:500] if len(fields) <= 500 else [SPLIT]
             return
         text = self.expand.text(assign.value, assignment=True)
@@ -707,7 +720,11 @@ class Interpreter:
             for one in wanted[:40]:
                 self.call(msgspec.structs.replace(call, argv=[one, *call.argv[1:]]))
             return None
-        if base and not marks.marked(base) and not any(mark in name for mark in (SECRET, REMOTE, marks.DECODED, marks.OUTPUT)):
+        if (
+            base
+            and not marks.marked(base)
+            and not any(mark in name for mark in (SECRET, REMOTE, marks.DECODED, marks.OUTPUT))
+        ):
             # `$VENV/bin/python`: the directory is not known, the program is.
             return base
         self.note("computed-command", "which command this runs is not known")

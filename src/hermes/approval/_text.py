@@ -13,8 +13,12 @@ _INVISIBLE = re.compile(
 _SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u0085]")
 _WIDE = re.compile("[\uff01-\uff5e\U0001d400-\U0001d7ff]")
 # Letters of other scripts that look like Latin ones.
-_ALIKE = re.compile("[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\u1e00-\u1eff\uab70-\uabbf\u2c60-\u2c7f\u0180-\u024f\u0250-\u02af\u1d00-\u1dbf\u037e\u2024\u2044\u2215\u29f8\u2223\uff5c\u01c0\ua789\u02d0\ufe55\u2039\u203a\u2018-\u201b\u2032\u02b9-\u02bc\ufe63\uff0d]")
-_HOST = re.compile(r"(?:https?|ftp|ssh|git|wss?)://[^\s/'\"]*[^\x00-\x7f][^\s/'\"]*|xn--[a-z0-9-]+\.", re.IGNORECASE)
+_ALIKE = re.compile(
+    "[\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\u1e00-\u1eff\uab70-\uabbf\u2c60-\u2c7f\u0180-\u024f\u0250-\u02af\u1d00-\u1dbf\u037e\u2024\u2044\u2215\u29f8\u2223\uff5c\u01c0\ua789\u02d0\ufe55\u2039\u203a\u2018-\u201b\u2032\u02b9-\u02bc\ufe63\uff0d]"
+)
+_HOST = re.compile(
+    r"(?:https?|ftp|ssh|git|wss?)://[^\s/'\"]*[^\x00-\x7f][^\s/'\"]*|xn--[a-z0-9-]+\.", re.IGNORECASE
+)
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _DASH = re.compile("(?<=[ \t])[\u2010-\u2015\u2212](?=[A-Za-z-])")
 _JOINED = re.compile("[\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff]")
@@ -59,7 +63,9 @@ def versions(text: str) -> list[str]:
         return [text]
     out = [text]
     cleaned = _ANSI.sub("", text)
-    cleaned = _CONTROL.sub("", cleaned.replace("\r\n", "\n").replace("\r", "\n").replace("\x0b", " ").replace("\x0c", " "))
+    cleaned = _CONTROL.sub(
+        "", cleaned.replace("\r\n", "\n").replace("\r", "\n").replace("\x0b", " ").replace("\x0c", " ")
+    )
     cleaned = _INVISIBLE.sub("", cleaned)
     cleaned = _SPACES.sub(" ", cleaned)
     cleaned = _DASH.sub("-", cleaned)

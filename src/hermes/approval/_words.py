@@ -27,9 +27,20 @@ _BRACE_NAME = re.compile(r"[A-Za-z_]\w*|\d+|[@*#?$!-]")
 _OP = re.compile(r":[-=+?]|[-=+?]|##?|%%?|//|/#|/%|/|\^\^?|,,?|~~?|@[A-Za-z]|:")
 _PATTERN_OPS = frozenset("#%/^,~")
 _ANSI = re.compile(
-    r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))|([^\\]+)|(\\)", re.DOTALL
+    r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))|([^\\]+)|(\\)",
+    re.DOTALL,
 )
-_ANSI_SIMPLE = {"a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+_ANSI_SIMPLE = {
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+}
 # Where an escaped character may stand in a text between quotes.
 _ESCAPED = frozenset('$`"\\')
 

@@ -8,17 +8,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-import msgspec
-
-from . import Decision, Program, Request
+from . import Decision, Program, Request, _text
 from . import _marks as marks
+from ._builtins import BUILTINS
+from ._carriers import carriers, file
+from ._code import CODE
+from ._effects import EFFECTS
+from ._paths import Classes, normal, on_disk
+from ._policy import Finding, Policy
+from ._programs import PROGRAMS
+from ._rules import Rule, Rules, shipped, user_rules
+from ._run import Call, Interpreter
 from ._state import SessionState, State
-
-if TYPE_CHECKING:
-    from ._policy import Finding, Policy
-    from ._rules import Rule
+from ._syntax import Unparsable
 
 __all__ = ["Engine", "SessionState"]
 
@@ -64,14 +67,6 @@ class Engine:
         look_at_disk: bool = False,
         allow_regenerable: bool = False,
     ) -> None:
-        from ._builtins import BUILTINS
-        from ._carriers import carriers, file
-        from ._code import CODE
-        from ._paths import Classes
-        from ._effects import EFFECTS
-        from ._programs import PROGRAMS
-        from ._rules import Rule, Rules, shipped, user_rules
-
         self._home = home
         self._agent_home = agent_home
         self._look_at_disk = look_at_disk
@@ -103,9 +98,6 @@ class Engine:
             )
 
     def _judge(self, request: Request, session: SessionState | None) -> Decision:
-        from . import _text
-        from ._syntax import Unparsable
-
         home = request.home or self._home or "~"
         cwd = request.cwd or ("~" if session is None else session.cwd or "~")
         state = State(session, cwd)
@@ -115,14 +107,10 @@ class Engine:
         else:
             state.cwd = policy_path(state.cwd, home)
         if request.kind == "write":
-            from ._run import Call
-
             call = Call(["write"], state.cwd, (0, len(request.text)), name="write")
             path = policy.path(request.text, call)
             policy.details.append(f">{path}")
             policy.write(path, call)
-            if self._look_at_disk and request.backend == "local":
-                pass
             state.write(path, marks.UNKNOWN)
             return self._decide(request, policy, state, readable=True)
         text = request.text
@@ -145,9 +133,13 @@ class Engine:
         return self._decide(request, policy, state, readable=readable)
 
     def _follow(self, text: str, policy: Policy, state: State, home: str) -> None:
-        from ._run import Interpreter
-
-        run = Interpreter(state, policy, home=home if home.startswith("/") else "~", handlers=self._handlers, trusted=self._trusted)
+        run = Interpreter(
+            state,
+            policy,
+            home=home if home.startswith("/") else "~",
+            handlers=self._handlers,
+            trusted=self._trusted,
+        )
         policy.links, policy.held = state.links, state.files
         out = run.script(text, whole=True)
         run.uncalled()
@@ -155,9 +147,6 @@ class Engine:
             policy.note("show-secret", "prints a credential", (0, len(text)))
 
     def _policy(self, request: Request, state: State, home: str) -> Policy:
-        from ._paths import on_disk
-        from ._policy import Policy
-
         disk: Callable[[str], str] | None = None
         if self._look_at_disk and request.backend == "local" and home.startswith("/"):
             disk = lambda path: on_disk(path, home)  # noqa: E731
@@ -184,16 +173,29 @@ class Engine:
 
     def _decide(self, request: Request, policy: Policy, state: State, *, readable: bool) -> Decision:
         programs = tuple(
-            Program(tuple(map(marks.shown, argv)), marks.shown(cwd)) for argv, cwd, _ in policy.programs_run[:200]
+            Program(tuple(map(marks.shown, argv)), marks.shown(cwd))
+            for argv, cwd, _ in policy.programs_run[:200]
         )
         worst: Finding | None = None
         for finding in policy.findings:
-            if worst is None or (_RANK[finding.action], _SEVERITY[finding.severity]) > (_RANK[worst.action], _SEVERITY[worst.severity]):
+            if worst is None or (_RANK[finding.action], _SEVERITY[finding.severity]) > (
+                _RANK[worst.action],
+                _SEVERITY[worst.severity],
+            ):
                 worst = finding
-        exact = readable and not any(marks.unknown(word) for argv, _, _ in policy.programs_run for word in argv)
+        exact = readable and not any(
+            marks.unknown(word) for argv, _, _ in policy.programs_run for word in argv
+        )
         key = _key(policy) if exact and policy.programs_run else _text_key(request)
         if worst is None:
-            return Decision(action="allow", severity="low", programs=programs, read_only=policy.read_only, key=key, after=state.kept())
+            return Decision(
+                action="allow",
+                severity="low",
+                programs=programs,
+                read_only=policy.read_only,
+                key=key,
+                after=state.kept(),
+            )
         start, stop = worst.span
         return Decision(
             action=worst.action,  # type: ignore[arg-type]
@@ -209,19 +211,16 @@ class Engine:
 
 def policy_path(path: str, home: str) -> str:
     """Return a path with the home directory as ``~``."""
-    from ._paths import normal
-
     return normal(path, "/", {}, home) if path else ""
 
 
 def _key(policy: Policy) -> str:
     return json.dumps(
-        [[place, cwd, *argv] for argv, cwd, place in policy.programs_run] + [policy.details], ensure_ascii=True, separators=(",", ":")
+        [[place, cwd, *argv] for argv, cwd, place in policy.programs_run] + [policy.details],
+        ensure_ascii=True,
+        separators=(",", ":"),
     )
 
 
 def _text_key(request: Request) -> str:
     return json.dumps([request.kind, request.cwd, request.text], ensure_ascii=True, separators=(",", ":"))
-
-
-_ = msgspec
