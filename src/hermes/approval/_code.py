@@ -16,6 +16,7 @@ from ._carriers import unseen as _unseen
 from ._marks import REMOTE, UNKNOWN
 from ._run import Call, Interpreter
 
+MAX_CODE = 10_000
 _STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 # What hands a literal text to a shell, in any of these languages.
 _RUNS = re.compile(
@@ -65,7 +66,10 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     elif marks.marked(code) and not code.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n"):
         run.note("unknown-code", f"{language} runs code that is not known")
         return UNKNOWN
-    code = marks.plain(code[:100_000])
+    if len(code) > 5 * MAX_CODE:
+        run.note("code-unreadable", f"{language} code that is too long to be read")
+        return UNKNOWN
+    code = marks.plain(code)
     if _DELETES.search(code):
         run.note("code-deletes", f"{language} code that deletes files")
     if _NETWORK_SHELL.search(code):
@@ -282,6 +286,9 @@ def awk(run: Interpreter, call: Call) -> str:
     for code in codes:
         if REMOTE in code:
             run.note("remote-code", "awk runs what comes from the network")
+        if len(code) > MAX_CODE:
+            run.note("code-unreadable", "code for awk that is too long to be read")
+            continue
         code = marks.plain(code)
         for match in list(re.finditer(r"\bsystem\s*\(\s*" + _STRING, code))[:10]:
             shell(run, call, "".join(_literals(match.group(1) or match.group(2) or "", code, match.end())))
@@ -340,6 +347,9 @@ def sed(run: Interpreter, call: Call) -> str:
         codes = [rest[0]]
     for code in codes:
         if not code:
+            continue
+        if len(code) > MAX_CODE:
+            run.note("code-unreadable", "code for sed that is too long to be read")
             continue
         for match in list(_SED_E.finditer(code))[:10]:
             if match.group(1):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ._marks import STAR, globbed, marked, plain, unknown
+from ._marks import STAR, UNKNOWN, globbed, marked, plain, unknown
 
 # Directories that belong to the system as a whole: nobody deletes one of these in earnest.
 TOP = (
@@ -26,6 +26,7 @@ _BLOCK_DEVICE = re.compile(
 _HARMLESS_DEVICE = re.compile(
     r"/dev/(?:null|zero|full|stdin|stdout|stderr|tty\w*|fd(?:/.*)?|shm(?:/.*)?|u?random|ptmx|pts/\d+|console|tcp/.*|udp/.*)"
 )
+_ANY_HOME = re.compile(r"/home/[^/]+|/Users/[^/]+|/root(?=/|\Z)|[^/]*[\U0010ff00-\U0010ff0f][^/]*(?=/)")
 _HOME_OF = re.compile(r"/home/[^/]+|/Users/[^/]+|/root")
 
 
@@ -34,6 +35,8 @@ def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
 
     The home directory is ``~``. What is unknown stays in it as a mark.
     """
+    if len(path) > 4096:
+        return UNKNOWN  # no system opens it
     if not path.startswith(("/", "~")):
         path = f"{cwd}/{path}"
     out: list[str] = []
@@ -82,13 +85,62 @@ class Classes:
     """The classes of paths, from the tables of the rules file."""
 
     def __init__(self, tables: Mapping[str, Iterable[str]]) -> None:
-        self._patterns: dict[str, re.Pattern[str]] = {}
+        # Most patterns are plain: they are looked up, and only the others are matched.
+        self._order = {name: number for number, name in enumerate(tables)}
+        self._exact: dict[str, list[str]] = {}
+        self._below: dict[str, list[str]] = {}  # `x/**`
+        self._ending: dict[str, list[str]] = {}  # `**/x`
+        self._inside: dict[str, list[str]] = {}  # `**/x/**`
+        self._patterns: list[tuple[str, re.Pattern[str]]] = []
         self._samples: list[tuple[str, list[str]]] = []
         for name, patterns in tables.items():
-            self._patterns[name] = re.compile("|".join(_regex(one) for one in patterns), re.DOTALL)
+            self._index(name, patterns)
             self._samples += [(name, one.split("/")) for one in patterns if not one.startswith("**/")]
         self._samples += [("top", one.split("/")) for one in TOP]
         self._cache: dict[str, tuple[str, ...]] = {}
+
+    def _index(self, name: str, patterns: Iterable[str]) -> None:
+        others: list[str] = []
+        for one in patterns:
+            body = one.removeprefix("**/").removesuffix("/**")
+            if "*" in body or body.count("/") > 1 and one.startswith("**/"):
+                others.append(one)
+                continue
+            start, end = one.startswith("**/"), one.endswith("/**")
+            table = (
+                self._inside
+                if start and end
+                else self._ending
+                if start
+                else self._below
+                if end
+                else self._exact
+            )
+            table.setdefault(body, []).append(name)
+        if others:
+            self._patterns.append((name, re.compile("|".join(map(_regex, others)), re.DOTALL)))
+
+    def _looked_up(self, path: str) -> set[str]:
+        """Return the classes of a path without active globs."""
+        homely = _ANY_HOME.sub("~", path, count=1)
+        found = set(self._exact.get(homely, ())) | set(self._exact.get(path, ()))
+        for whole in {path, homely}:
+            at = whole.rfind("/")
+            while at > 0:
+                found.update(self._below.get(whole[:at], ()))
+                at = whole.rfind("/", 0, at)
+        parts = path.split("/")
+        for count in (1, 2):
+            if len(parts) >= count:
+                found.update(self._ending.get("/".join(parts[-count:]), ()))
+        for index in range(len(parts) - 1):
+            found.update(self._inside.get(parts[index], ()))
+            if index:
+                found.update(self._inside.get(f"{parts[index - 1]}/{parts[index]}", ()))
+        for name, pattern in self._patterns:
+            if name not in found and pattern.fullmatch(path):
+                found.add(name)
+        return found
 
     def of(self, path: str) -> tuple[str, ...]:
         """Return the classes of a path that ``normal`` made, the most serious one first."""
@@ -116,7 +168,7 @@ class Classes:
         if globbed(path):
             found += self._globbed(path)
         text = plain(path)
-        found += [name for name, pattern in self._patterns.items() if pattern.fullmatch(text)]
+        found += sorted(self._looked_up(text) - set(found), key=self._order.__getitem__)
         return tuple(found)
 
     def _globbed(self, path: str) -> list[str]:

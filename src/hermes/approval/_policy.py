@@ -98,9 +98,9 @@ class Policy:
 
     def command(self, call: Call) -> None:
         for name, value in call.env.items():
-            rule = variable_rule(name, value)
-            if rule:
-                self.note(rule, f"{self.rules.rules[rule].reason}: {name}", call.span)
+            variable = variable_rule(name, value)
+            if variable:
+                self.note(variable, f"{self.rules.rules[variable].reason}: {name}", call.span)
         if not call.argv:
             return
         self.programs_run.append((tuple(call.argv), call.cwd, call.place))

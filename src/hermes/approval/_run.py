@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -20,6 +20,7 @@ from ._marks import REMOTE, SECRET, SPLIT, UNKNOWN
 from ._parser import Parser
 from ._state import State
 from ._syntax import (
+    Arith,
     Assign,
     Case,
     CFor,
@@ -44,15 +45,17 @@ from ._syntax import (
     Unparsable,
     Word,
 )
+from ._words import MAX_PARTS
 
 if TYPE_CHECKING:
     from ._rules import Rules
 
 MAX_DEPTH = 24
-MAX_COMMANDS = 5000
+MAX_COMMANDS = 4000
 MAX_ROUNDS = 12
 MAX_OUTPUT = 128 * 1024
 
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|--|[-+*/%&|^]=)")
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 
 
@@ -106,7 +109,7 @@ class Interpreter:
         self.home = home
         self.handlers = handlers
         self.trusted = trusted
-        self.budget = [20_000]
+        self.budget = [MAX_PARTS]
         self.depth = 0
         self.commands = 0
         self.span: Span = (0, 0)
@@ -120,7 +123,7 @@ class Interpreter:
         self.defined: dict[str, Node] = {}
         self.called: set[str] = set()
         self.expand = self._expander(state)
-        self._nodes: dict[type, Callable[[Node, str | None], str]] = {
+        self._nodes: dict[type, Callable[[Any, str | None], str]] = {
             Simple: self._simple,
             Pipeline: self._pipeline,
             Seq: self._seq,
@@ -134,7 +137,7 @@ class Interpreter:
             Test: self._test,
             Coproc: self._coproc,
             Redirected: self._redirected,
-        }  # type: ignore[dict-item]
+        }
 
     def _expander(self, state: State) -> Expander:
         return Expander(state, home=self.home, run=self._substitute, note=self.note, evaluate=self._evaluate)
@@ -405,16 +408,17 @@ class Interpreter:
             if operator in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
                 for near in texts[max(0, index - 1) : index + 2]:
                     self.expand.check_arithmetic(near or "")
-        if len(node.words) == 1 and node.words[0].simple is None:
-            for part in node.words[0].parts:
-                if isinstance(part, Lit) is False and type(part).__name__ == "Arith":
-                    for name, value in re.findall(r"([A-Za-z_]\w*)\s*=\s*(-?\d+)", part.text):  # type: ignore[union-attr]
-                        self.state.variables[name] = value
-                    for name in re.findall(
-                        r"([A-Za-z_]\w*)\s*(?:\+\+|--|[-+*/]=|=(?!=)(?!\s*-?\d+\s*(?:[,)]|$)))", part.text
-                    ):  # type: ignore[union-attr]
-                        self.state.variables[name] = UNKNOWN
+        for word in node.words:
+            for part in word.parts:
+                if isinstance(part, Arith):
+                    self._counted(part.text)
         return ""
+
+    def _counted(self, text: str) -> None:
+        """Do the assignments of ``(( ))``."""
+        for match in _ASSIGNED.finditer(text[:2000]):
+            name, value = match.groups()
+            self.state.variables[name] = value if value is not None else UNKNOWN
 
     def _coproc(self, node: Coproc, stdin: str | None) -> str:
         self.subshell(lambda: self.run(node.body, UNKNOWN), captured=True)

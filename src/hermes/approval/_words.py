@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ._parser import Parser
 
 MAX_DEPTH = 30
-MAX_PARTS = 20_000
+MAX_PARTS = 8_000
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=^-]+(?=[ \t\n;&|<>)]|\Z)")
 _BARE = re.compile(r"[^ \t\n\\'\"`$|&;()<>]+")
