@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -315,7 +316,7 @@ def alias(run: Interpreter, call: Call) -> str:
         if equals:
             run.state.aliases[name] = value
             if value.strip():
-                run.subshell(lambda value=value: run.script(value), captured=True)  # type: ignore[misc]
+                run.subshell(partial(run.script, value), captured=True)
     return ""
 
 
@@ -399,7 +400,7 @@ def which(run: Interpreter, call: Call) -> str:
 def trap(run: Interpreter, call: Call) -> str:
     words = [one for one in call.argv[1:] if one not in ("--", "-p", "-l", "-P")]
     if len(words) > 1 and words[0] not in ("-", ""):
-        run.subshell(lambda: run.script(marks.plain(words[0])))
+        run.subshell(partial(run.script, marks.plain(words[0])))
     return ""
 
 
@@ -435,7 +436,7 @@ def complete(run: Interpreter, call: Call) -> str:
     words = call.argv[1:]
     for index, word in enumerate(words):
         if word == "-C" and index + 1 < len(words):
-            run.subshell(lambda text=words[index + 1]: run.script(text))  # type: ignore[misc]
+            run.subshell(partial(run.script, words[index + 1]))
     return UNKNOWN
 
 
@@ -444,7 +445,7 @@ def bind(run: Interpreter, call: Call) -> str:
     for index, word in enumerate(words):
         if word == "-x" and index + 1 < len(words):
             text = words[index + 1].partition(":")[2]
-            run.subshell(lambda text=text: run.script(text), captured=True)  # type: ignore[misc]
+            run.subshell(partial(run.script, text), captured=True)
     return ""
 
 

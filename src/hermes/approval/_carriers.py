@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 
@@ -91,7 +92,7 @@ class Wrapper:
         out = ""
         for name, value in found:
             if name in self.texts and value:
-                out = run.subshell(lambda value=value: run.script(marks.plain(value), call.stdin))  # type: ignore[misc]
+                out = run.subshell(partial(run.script, marks.plain(value), call.stdin))
         env = dict(call.env)
         if self.assigns:
             while rest and (match := _ASSIGN.fullmatch(rest[0])):
@@ -101,7 +102,7 @@ class Wrapper:
         if self.skip and rest and rest[0] == "--":
             rest = rest[1:]
         if self.skip and self.texts and len(rest) >= 2 and rest[0] in self.texts:
-            return run.subshell(lambda: run.script(marks.plain(rest[1]), call.stdin))
+            return run.subshell(partial(run.script, marks.plain(rest[1]), call.stdin))
         cwd = next((value for name, value in found if name in ("-C", "--chdir", "-D") and value), "")
         inner = msgspec.structs.replace(
             call,
@@ -153,7 +154,7 @@ def env(run: Interpreter, call: Call) -> str:
             if not text and rest:
                 text, rest = rest[0], rest[1:]
             text = text.replace("\\_", " ")
-            pieces = run.subshell(lambda text=text: UNKNOWN) and _split(text)  # type: ignore[misc]
+            pieces = _split(text)
             return env(run, msgspec.structs.replace(call, argv=["env", *words[:index], *pieces, *rest]))
         if not word.startswith("-"):
             break
@@ -351,6 +352,10 @@ def xargs(run: Interpreter, call: Call) -> str:
     return "".join(out)
 
 
+def _same(value: str, match: re.Match[str]) -> str:
+    return value
+
+
 def _split_quietly(text: str) -> list[str]:
     import shlex
 
@@ -438,7 +443,7 @@ def parallel(run: Interpreter, call: Call) -> str:
         if not line:
             carried(run, inner, [value], joined=True)
         elif "{" in line:
-            carried(run, inner, [re.sub(r"\{[.#/%0-9]*\}", lambda _, value=value: value, line)], joined=True)  # type: ignore[misc]
+            carried(run, inner, [re.sub(r"\{[.#/%0-9]*\}", partial(_same, value), line)], joined=True)
         else:
             carried(run, inner, [f"{line} {value}"], joined=True)
     return UNKNOWN
@@ -460,7 +465,7 @@ def ssh(run: Interpreter, call: Call) -> str:
             key, _, text = value.partition("=") if "=" in value else value.partition(" ")
             if key.strip().lower() in ("proxycommand", "localcommand", "knownhostscommand"):
                 run.note("ssh-command", f"ssh option {key.strip()} runs a command on this machine")
-                run.subshell(lambda text=text: run.script(marks.plain(text)))  # type: ignore[misc]
+                run.subshell(partial(run.script, marks.plain(text)))
     inner = msgspec.structs.replace(call, place="remote")
     if len(rest) > 1:
         second, words = options_of(rest[1:], _SSH)

@@ -7,6 +7,7 @@ for, by short patterns; a text that they run as a command is followed as a scrip
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import msgspec
 
@@ -85,9 +86,9 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         if len(words) > 1:
             argv = list(words)
             run.subshell(
-                lambda argv=argv: run.call(msgspec.structs.replace(call, argv=argv, stdin=None)),
+                partial(run.call, msgspec.structs.replace(call, argv=argv, stdin=None)),
                 captured=True,
-            )  # type: ignore[misc]
+            )
         else:
             shell(run, call, words[0])
     if _ENVIRONMENT.search(code) and _SENDS.search(code):
@@ -142,7 +143,7 @@ def unescape(raw: str) -> str:
 def shell(run: Interpreter, call: Call, script: str) -> None:
     """Follow a text that code gives to a shell."""
     if script.strip():
-        run.subshell(lambda: run.script(script), captured=True)
+        run.subshell(partial(run.script, script), captured=True)
 
 
 class Inline:
@@ -467,9 +468,9 @@ def git(run: Interpreter, call: Call) -> str:
             shell(run, call, word.partition("=")[2])
         elif word == "run" and index and words[index - 1] == "bisect" and following:
             run.subshell(
-                lambda: run.call(msgspec.structs.replace(call, argv=words[index + 1 :], stdin=None)),
+                partial(run.call, msgspec.structs.replace(call, argv=words[index + 1 :], stdin=None)),
                 captured=True,
-            )  # noqa: B023
+            )
             break
         elif (
             word in ("--upload-pack", "--receive-pack", "-u")

@@ -171,15 +171,14 @@ def _copy(policy: Policy, call: Call, shape: Shape) -> None:
     goal = policy.path(target, call)
     if distant:
         _, _, inside = target.partition(":")
-        if inside and inside.startswith(("~", "/")) or re.search(r":\.ssh/|:\.\w+rc$", target):
+        if (inside and inside.startswith(("~", "/"))) or re.search(r":\.ssh/|:\.\w+rc$", target):
             inside = inside if inside.startswith(("/", "~")) else "~/" + inside
             place = policy.classes.of(paths.normal(inside, "~", {}, ""))
             if (
                 place
                 and place[0] in ("startup", "secret", "top", "root", "home-itself")
                 and "temporary" not in place
-                or re.search(r"authorized_keys|\.bashrc|\.profile", inside)
-            ):
+            ) or re.search(r"authorized_keys|\.bashrc|\.profile", inside):
                 policy.note(
                     "write-startup",
                     f"changes {marks.shown(target)}, which is run or trusted later",
@@ -221,18 +220,21 @@ def _copy(policy: Policy, call: Call, shape: Shape) -> None:
                 policy.emptied(goal, call)
             if source.startswith("../../..") and _has(call, "s", "--symbolic"):
                 policy.note("write-system", "makes a link that leads far out of the directory", call.span)
-    if call.name == "rsync" and _has(
-        call,
-        "",
-        "--delete",
-        "--delete-after",
-        "--del",
-        "--delete-excluded",
-        "--delete-before",
-        "--delete-during",
+    if (
+        call.name == "rsync"
+        and _has(
+            call,
+            "",
+            "--delete",
+            "--delete-after",
+            "--del",
+            "--delete-excluded",
+            "--delete-before",
+            "--delete-during",
+        )
+        and not _has(call, "n", "--dry-run")
     ):
-        if not _has(call, "n", "--dry-run"):
-            policy.note("recursive-delete", "deletes in the target what the source does not have", call.span)
+        policy.note("recursive-delete", "deletes in the target what the source does not have", call.span)
 
 
 def _writes(policy: Policy, call: Call, shape: Shape) -> None:
@@ -327,9 +329,9 @@ def _archive(policy: Policy, call: Call, shape: Shape) -> None:
                 policy.write(policy.path(following, call), call)
         elif word.startswith(("--directory=", "--one-top-level=")):
             policy.write(policy.path(word.partition("=")[2], call), call)
-        elif word.startswith("-C") and len(word) > 2 and call.name in ("tar", "bsdtar", "gtar"):
-            policy.write(policy.path(word[2:], call), call)
-        elif word.startswith("-d") and len(word) > 2 and call.name == "unzip":
+        elif (word.startswith("-C") and len(word) > 2 and call.name in ("tar", "bsdtar", "gtar")) or (
+            word.startswith("-d") and len(word) > 2 and call.name == "unzip"
+        ):
             policy.write(policy.path(word[2:], call), call)
     makes = call.name in ("zip", "7z") or (call.name in ("tar", "bsdtar", "gtar") and "c" in first)
     if makes:
@@ -341,9 +343,7 @@ def _archive(policy: Policy, call: Call, shape: Shape) -> None:
         and "x" in first
         and call.cwd
         and not any(word.startswith(("-C", "--directory")) for word in words)
-    ):
-        policy.write(policy.path(".", call) + "/x", call)
-    elif call.name == "unzip" and "-d" not in words and not _has(call, "lpvtZ"):
+    ) or (call.name == "unzip" and "-d" not in words and not _has(call, "lpvtZ")):
         policy.write(policy.path(".", call) + "/x", call)
     if call.name in ("tar", "zip", "bsdtar", "gtar") and _has(
         call, "", "--remove-files", "--delete", "--move"
@@ -533,14 +533,12 @@ def _kill(policy: Policy, call: Call, shape: Shape) -> None:
         return
     policy.read_only = False
     for target in targets:
-        if target == "-1" or re.fullmatch(r"-0*1", target):
-            policy.note("kill-everything", "kills every process", call.span, "block")
-        elif EVERY in target:
+        if target == "-1" or re.fullmatch(r"-0*1", target) or EVERY in target:
             policy.note("kill-everything", "kills every process", call.span, "block")
         elif target in ("1", "-0", "0"):
             policy.note("kill-looked-up", "kills the first process, or its own group", call.span)
-        elif PIDS in target or OUTPUT in target and SPLIT in target and "pid" not in target:
-            if PIDS in target or SPLIT in target and not _pidfile(call):
+        elif PIDS in target or (OUTPUT in target and SPLIT in target and "pid" not in target):
+            if PIDS in target or (SPLIT in target and not _pidfile(call)):
                 policy.note("kill-looked-up", "kills processes that are looked up", call.span)
 
 
@@ -558,9 +556,7 @@ def _pkill(policy: Policy, call: Call, shape: Shape) -> None:
                 word in ("-u", "-U", "--euid", "--uid", "--user")
                 and index + 2 >= len(call.argv)
                 and call.name != "slay"
-            ):
-                policy.note("kill-everything", "kills every process of a user", call.span, "block")
-            elif word.startswith(("--euid=", "--uid=", "--user=")) and index + 1 >= len(call.argv):
+            ) or (word.startswith(("--euid=", "--uid=", "--user=")) and index + 1 >= len(call.argv)):
                 policy.note("kill-everything", "kills every process of a user", call.span, "block")
         if any(
             word in (".", ".*", ".+", "^", "", "*", "[a-z]*", "-")
@@ -617,35 +613,42 @@ def _curl(policy: Policy, call: Call, shape: Shape) -> None:
             data.append(value)
             if name in ("-F", "--form") and re.search(r"=[@<]", value):
                 files.append(re.split(r"=[@<]", value, maxsplit=1)[1].split(";")[0])
-            elif value.startswith("@") or re.match(r"[\w.]*@", value) and name == "--data-urlencode":
+            elif value.startswith("@") or (re.match(r"[\w.]*@", value) and name == "--data-urlencode"):
                 data.append("@" + value.partition("@")[2])
         elif name in _FILES:
             files.append(value)
         elif name in ("--url",):
             urls.append(value)
         elif (
-            name
-            in (
-                "-o",
-                "--output",
-                "--output-dir",
-                "-D",
-                "--dump-header",
-                "--trace",
-                "--stderr",
-                "-c",
-                "--cookie-jar",
+            (
+                (
+                    name
+                    in (
+                        "-o",
+                        "--output",
+                        "--output-dir",
+                        "-D",
+                        "--dump-header",
+                        "--trace",
+                        "--stderr",
+                        "-c",
+                        "--cookie-jar",
+                    )
+                    and call.name != "wget"
+                )
+                or (
+                    name in ("-O", "--output-document", "-o", "-a", "-P", "--directory-prefix")
+                    and call.name
+                    in (
+                        "wget",
+                        "wget2",
+                    )
+                )
             )
-            and call.name != "wget"
+            and value
+            and value not in ("-", "/dev/null")
         ):
-            if value and value not in ("-", "/dev/null"):
-                policy.write(policy.path(value, call), call)
-        elif name in ("-O", "--output-document", "-o", "-a", "-P", "--directory-prefix") and call.name in (
-            "wget",
-            "wget2",
-        ):
-            if value and value not in ("-", "/dev/null"):
-                policy.write(policy.path(value, call), call)
+            policy.write(policy.path(value, call), call)
     if call.name in ("http", "https", "xh", "curlie"):
         files += [one.partition("@")[2] for one in urls if re.match(r"[\w.-]*@", one)]
         if call.stdin is not None and marks.unknown(call.stdin) and not all(map(_local_url, urls[:2])):
@@ -676,12 +679,13 @@ def _curl(policy: Policy, call: Call, shape: Shape) -> None:
         return
     if files and not local:
         policy.note("upload", "sends a file to another machine", call.span)
-    elif "@-" in data and not local and call.stdin is not None and marks.unknown(call.stdin):
-        policy.note("upload", "sends what another command printed to another machine", call.span)
-    elif any(OUTPUT in one for one in data) and not local:
-        policy.note("upload", "sends what another command printed to another machine", call.span)
-    elif not local and any(
-        OUTPUT in re.sub(r"^\w+://", "", one) and re.search(r"[?=.]", one) for one in urls
+    elif (
+        ("@-" in data and not local and call.stdin is not None and marks.unknown(call.stdin))
+        or (any(OUTPUT in one for one in data) and not local)
+        or (
+            not local
+            and any(OUTPUT in re.sub(r"^\w+://", "", one) and re.search(r"[?=.]", one) for one in urls)
+        )
     ):
         policy.note("upload", "sends what another command printed to another machine", call.span)
 
@@ -810,11 +814,12 @@ def _container(policy: Policy, call: Call, shape: Shape) -> None:
                 path,
             ):
                 policy.note("host-mount", f"gives a container {marks.shown(path)} of this machine", call.span)
-    if call.name in ("docker", "podman") and any(
-        PIDS in word or OUTPUT in word and SPLIT in word for word in words
+    if (
+        call.name in ("docker", "podman")
+        and any(PIDS in word or (OUTPUT in word and SPLIT in word) for word in words)
+        and any(word in ("stop", "kill", "rm", "rmi", "restart", "pause") for word in words)
     ):
-        if any(word in ("stop", "kill", "rm", "rmi", "restart", "pause") for word in words):
-            policy.note("docker-destroy", "stops or deletes containers that are looked up", call.span)
+        policy.note("docker-destroy", "stops or deletes containers that are looked up", call.span)
 
 
 # Disks
@@ -937,7 +942,7 @@ def _ps(policy: Policy, call: Call, shape: Shape) -> None:
         and "e" in call.argv[1]
         and call.argv[1] != "e"
         and re.fullmatch(r"[a-z]+", call.argv[1])
-        and "e" == call.argv[1][-1]
+        and call.argv[1][-1] == "e"
     ):
         policy.note("show-secret", "prints the environment of processes", call.span)
 
@@ -946,13 +951,13 @@ def _find_reads(policy: Policy, call: Call, shape: Shape) -> None:
     _find(policy, call, shape)
     words = call.argv[1:]
     names = " ".join(words)
-    if "-exec" in words and re.search(
-        r"\.env\b|id_rsa|id_ed25519|credentials|\.pem|\.key\b|\.kdbx|wallet", names
+    if (
+        "-exec" in words
+        and re.search(r"\.env\b|id_rsa|id_ed25519|credentials|\.pem|\.key\b|\.kdbx|wallet", names)
+        and re.search(r"\b(?:cat|cp|tar|curl|base64|head|less|scp|zip|grep)\b", names)
+        and any(policy.path(one, call) in ("/", "~", "/home", "/root", "/etc") for one in words[:1])
     ):
-        if re.search(r"\b(?:cat|cp|tar|curl|base64|head|less|scp|zip|grep)\b", names) and any(
-            policy.path(one, call) in ("/", "~", "/home", "/root", "/etc") for one in words[:1]
-        ):
-            policy.note("read-secret", "reads credentials that are looked for", call.span)
+        policy.note("read-secret", "reads credentials that are looked for", call.span)
 
 
 def _date(policy: Policy, call: Call, shape: Shape) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import re
 from collections.abc import Callable, Sequence
 
@@ -344,12 +345,13 @@ class Expander:
             if isinstance(raw, list) and name not in ("@", "*"):
                 raw = raw[0] if raw else ""
         value = self._operate(part, raw)
-        if isinstance(value, list) and (
-            name == "*" or (part.index is not None and part.index.simple == "*") or _star(part.index)
+        if (
+            isinstance(value, list)
+            and (name == "*" or (part.index is not None and part.index.simple == "*") or _star(part.index))
+            and part.quoted
         ):
-            if part.quoted:
-                separator = self.state.variables.get("IFS", " ")
-                return (separator[:1] if isinstance(separator, str) else " ").join(value)
+            separator = self.state.variables.get("IFS", " ")
+            return (separator[:1] if isinstance(separator, str) else " ").join(value)
         return value
 
     def _element(self, name: str, index: str) -> Value:
@@ -441,7 +443,7 @@ class Expander:
         if length == 0:
             return ""
         if first is not None:
-            if start >= 0 and length is not None and 0 < length and start + length <= first:
+            if start >= 0 and length is not None and length > 0 and start + length <= first:
                 return raw[start : start + length]
             return marks.kinds(raw)
         if start < 0:
@@ -639,7 +641,7 @@ def _closing(text: str, start: int) -> tuple[int, list[int]]:
 
 def _pieces(inside: str, commas: list[int], offset: int) -> list[str]:
     edges = [-1, *(comma - offset for comma in commas), len(inside)]
-    return [inside[left + 1 : right] for left, right in zip(edges, edges[1:], strict=False)]
+    return [inside[left + 1 : right] for left, right in itertools.pairwise(edges)]
 
 
 def _range(first: str, last: str, step: str | None) -> list[str] | None:
@@ -648,7 +650,7 @@ def _range(first: str, last: str, step: str | None) -> list[str] | None:
     if first.lstrip("-").isdigit() and last.lstrip("-").isdigit():
         low, high = int(first), int(last)
         width = max(len(first), len(last)) if first.startswith("0") or last.startswith("0") else 0
-        make: Callable[[int], str] = lambda number: str(number).zfill(width)  # noqa: E731
+        make: Callable[[int], str] = lambda number: str(number).zfill(width)
     elif len(first) == len(last) == 1 and first.isalpha() and last.isalpha():
         low, high = ord(first), ord(last)
         make = chr

@@ -103,7 +103,7 @@ class Classes:
         others: list[str] = []
         for one in patterns:
             body = one.removeprefix("**/").removesuffix("/**")
-            if "*" in body or body.count("/") > 1 and one.startswith("**/"):
+            if "*" in body or (body.count("/") > 1 and one.startswith("**/")):
                 others.append(one)
                 continue
             start, end = one.startswith("**/"), one.endswith("/**")

@@ -131,9 +131,7 @@ class Policy:
         if path.startswith(("/dev/tcp/", "/dev/udp/")):
             self.note("raw-socket", "", call.span)
             return
-        if op == "<":
-            self.read(path, call)
-        elif op == "<>":
+        if op == "<" or op == "<>":
             self.read(path, call)
         else:
             emptied = op == ">" and content == "" and not call.argv
@@ -143,9 +141,8 @@ class Policy:
                 and call.argv
                 and call.argv[0] in ("true", ":", "echo", "printf", "cat")
                 and content == ""
-            ):
-                if not (call.argv[0] == "cat" and len(call.argv) > 1 and call.argv[1] != "/dev/null"):
-                    self.emptied(path, call)
+            ) and not (call.argv[0] == "cat" and len(call.argv) > 1 and call.argv[1] != "/dev/null"):
+                self.emptied(path, call)
 
     # Rules
 

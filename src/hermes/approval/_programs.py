@@ -117,9 +117,9 @@ def fetch(run: Interpreter, call: Call) -> str:
     )
     remote_name = False
     for name, value in found:
-        if name in ("-o", "--output") and call.name != "wget":
-            target = value
-        elif name in ("-O", "--output-document") and call.name in ("wget", "wget2"):
+        if (name in ("-o", "--output") and call.name != "wget") or (
+            name in ("-O", "--output-document") and call.name in ("wget", "wget2")
+        ):
             target = value
         elif name.startswith("-") and not name.startswith("--"):
             if call.name == "curl" and "O" in name:

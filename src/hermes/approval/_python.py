@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -156,9 +157,9 @@ class _Reader:
                 self.called(node)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 self.bare.add(id(node.value))
-            elif isinstance(node, ast.ListComp | ast.GeneratorExp | ast.For) and _forks(node):
-                self.run.note("fork-bomb", "starts itself over and over", "block")
-            elif isinstance(node, ast.While) and _forks(node):
+            elif (isinstance(node, ast.ListComp | ast.GeneratorExp | ast.For) and _forks(node)) or (
+                isinstance(node, ast.While) and _forks(node)
+            ):
                 self.run.note("fork-bomb", "starts itself over and over", "block")
             elif isinstance(node, ast.Attribute) and self.dotted(node) == "os.environ":
                 pass
@@ -261,9 +262,7 @@ class _Reader:
         if isinstance(node.op, ast.Mod) and isinstance(left, str):
             values = right if isinstance(right, list) else [right]
             for one in values:
-                left = re.sub(
-                    r"%[sdr]", lambda _, one=one: UNKNOWN if one is None else str(one), left, count=1
-                )  # type: ignore[misc]
+                left = re.sub(r"%[sdr]", partial(_shown, one), left, count=1)
             return left
         return None
 
@@ -346,9 +345,7 @@ class _Reader:
                 return head.replace(args[0], args[1])[:10_000]
             if attribute == "format" and isinstance(head, str):
                 for one in args:
-                    head = re.sub(
-                        r"\{\w*\}", lambda _, one=one: UNKNOWN if one is None else str(one), head, count=1
-                    )  # type: ignore[misc]
+                    head = re.sub(r"\{\w*\}", partial(_shown, one), head, count=1)
                 return head
             if attribute in ("lower", "upper") and isinstance(head, str):
                 return head.lower() if attribute == "lower" else head.upper()
@@ -375,7 +372,7 @@ class _Reader:
         argv = [UNKNOWN if not isinstance(one, str) else one for one in words]
         if argv and argv[0] not in ("sys.executable",):
             self.run.subshell(
-                lambda: self.run.call(msgspec.structs.replace(self.call, argv=argv, stdin=None)),
+                partial(self.run.call, msgspec.structs.replace(self.call, argv=argv, stdin=None)),
                 captured=True,
             )
 
@@ -386,7 +383,7 @@ class _Reader:
         if DECODED in value or REMOTE in value:
             self.run.note("decoded-code" if DECODED in value else "remote-code", "")
             return
-        self.run.subshell(lambda: self.run.script(value), captured=True)
+        self.run.subshell(partial(self.run.script, value), captured=True)
 
     def called(self, node: ast.Call) -> None:
         name = self.dotted(node.func)
@@ -515,10 +512,8 @@ class _Reader:
                 rest = rest[1:]
             self.runs(rest)
             return
-        if (
-            shell is not None
-            and self.value(shell) not in (0, None)
-            or (isinstance(shell, ast.Constant) and shell.value is True)
+        if (shell is not None and self.value(shell) not in (0, None)) or (
+            isinstance(shell, ast.Constant) and shell.value is True
         ):
             self.shell(first[0] if isinstance(first, list) and first else first)
         elif isinstance(first, list) and first:
@@ -571,7 +566,7 @@ class _Reader:
         if name == "os.open":
             mode = (
                 "a"
-                if len(node.args) > 1 and "O_WRONLY" in ast.dump(node.args[1]) or "O_RDWR" in ast.dump(node)
+                if (len(node.args) > 1 and "O_WRONLY" in ast.dump(node.args[1])) or "O_RDWR" in ast.dump(node)
                 else "r"
             )
         if isinstance(mode, str) and any(sign in mode for sign in "wax+"):
@@ -595,6 +590,10 @@ class _Reader:
             self.run.note("send-secret", "Python code that sends a credential over the network")
         if name.endswith(".delete"):
             self.run.note("http-delete", "sends a request that deletes something")
+
+
+def _shown(value: Any, match: re.Match[str]) -> str:
+    return UNKNOWN if value is None else str(value)
 
 
 def _rm(call: Call, target: Any, flags: str) -> Call:

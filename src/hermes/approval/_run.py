@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -211,21 +212,19 @@ class Interpreter:
                     # $(< file)
                     path = self.path(self.expand.text(lone.redirects[0].target))
                     return self.reading(path)
-            return self.within(state, lambda: self.run(body), captured=True)
+            return self.within(state, partial(self.run, body), captured=True)
         finally:
             self.depth -= 1
 
     def _evaluate(self, text: str) -> None:
         for one in re.findall(r"\$\(([^()]*)\)|`([^`]*)`", text)[:20]:
-            self.subshell(lambda one=one: self.script(one[0] or one[1]))  # type: ignore[misc]
+            self.subshell(partial(self.script, one[0] or one[1]))
 
     def uncalled(self) -> None:
         """Follow the functions that are defined in the line and not called in it: they may be later."""
         for name in [one for one in self.defined if one not in self.called][:50]:
             call = Call([name], self.state.cwd, self.span, captured=True)
-            self.subshell(
-                lambda name=name, call=call: self.function(name, (self.defined[name],), call), captured=True
-            )  # type: ignore[misc]
+            self.subshell(partial(self.function, name, (self.defined[name],), call), captured=True)
 
     def set(self, name: str, value: str) -> None:
         """Set a variable by a command, and report it as an assignment is."""
@@ -248,7 +247,7 @@ class Interpreter:
                 self.note("endless", "starts processes without end")
             self.parallel += 1
             try:
-                result = self.subshell(lambda: self.run(item.node, stdin))
+                result = self.subshell(partial(self.run, item.node, stdin))
             finally:
                 self.parallel -= 1
             self.state.variables["!"] = UNKNOWN
@@ -271,7 +270,7 @@ class Interpreter:
                 self.state.functions[name] = mine + tuple(one for one in bodies if one not in mine)
             return result
         other = self.state.fork()
-        result = self.within(other, lambda: self.run(item.node, stdin))
+        result = self.within(other, partial(self.run, item.node, stdin))
         cwd = self.state.cwd
         self.state.join(other)
         if self.state.cwd != cwd and _leaves(item.node):
@@ -287,7 +286,7 @@ class Interpreter:
                 captured = self.captured if number == last else True
                 given = text
                 text = self.subshell(
-                    lambda command=command, given=given: self.run(command, given),  # type: ignore[misc]
+                    partial(self.run, command, given),
                     captured=captured,
                 )
         finally:
@@ -296,7 +295,7 @@ class Interpreter:
 
     def _group(self, node: Group, stdin: str | None) -> str:
         if node.subshell:
-            return self.subshell(lambda: self.run(node.body, stdin))
+            return self.subshell(partial(self.run, node.body, stdin))
         return self.run(node.body, stdin)
 
     # Branches and loops
@@ -311,7 +310,7 @@ class Interpreter:
             else:
                 covered = True
             branch = self.state.fork()
-            out.append(self.within(branch, lambda body=body: self.run(body, stdin)))  # type: ignore[misc]
+            out.append(self.within(branch, partial(self.run, body, stdin)))
             ends.append(branch)
         if covered:
             first = ends.pop()
@@ -361,7 +360,7 @@ class Interpreter:
         try:
             for value in values:
                 self.state.variables[node.name] = value.replace(SPLIT, UNKNOWN)
-                out.append(self._twice(lambda: self.run(node.body, stdin)))
+                out.append(self._twice(partial(self.run, node.body, stdin)))
         finally:
             self.forever -= crowd and node.words is not None and _many(node.words)
         return _joined(out)
@@ -373,7 +372,7 @@ class Interpreter:
             self.state.variables[name] = UNKNOWN
         self.forever += endless
         try:
-            return self._twice(lambda: self.run(node.body, stdin))
+            return self._twice(partial(self.run, node.body, stdin))
         finally:
             self.forever -= endless
 
@@ -387,7 +386,7 @@ class Interpreter:
             if all(one is False for one in fit) and not marks.unknown(value):
                 continue
             branch = before.fork()
-            out.append(self.within(branch, lambda body=body: self.run(body, stdin)))  # type: ignore[misc]
+            out.append(self.within(branch, partial(self.run, body, stdin)))
             ends.append(branch)
         for end in ends:
             self.state.join(end)
@@ -421,7 +420,7 @@ class Interpreter:
             self.state.variables[name] = value if value is not None else UNKNOWN
 
     def _coproc(self, node: Coproc, stdin: str | None) -> str:
-        self.subshell(lambda: self.run(node.body, UNKNOWN), captured=True)
+        self.subshell(partial(self.run, node.body, UNKNOWN), captured=True)
         return ""
 
     def _redirected(self, node: Redirected, stdin: str | None) -> str:

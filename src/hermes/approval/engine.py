@@ -149,7 +149,7 @@ class Engine:
     def _policy(self, request: Request, state: State, home: str) -> Policy:
         disk: Callable[[str], str] | None = None
         if self._look_at_disk and request.backend == "local" and home.startswith("/"):
-            disk = lambda path: on_disk(path, home)  # noqa: E731
+            disk = lambda path: on_disk(path, home)
         agent = request.agent_home or self._agent_home
         return Policy(
             self._rules,
