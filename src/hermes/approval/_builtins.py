@@ -316,7 +316,8 @@ def alias(run: Interpreter, call: Call) -> str:
         if equals:
             run.state.aliases[name] = value
             if value.strip():
-                run.subshell(partial(run.script, value), captured=True)
+                # With a word after it, as it will be used.
+                run.subshell(partial(run.script, f"{value} {UNKNOWN}"), captured=True)
     return ""
 
 

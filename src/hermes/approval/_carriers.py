@@ -413,7 +413,7 @@ def fd(run: Interpreter, call: Call) -> str:
             carried(
                 run,
                 msgspec.structs.replace(call, stdin=None),
-                named if named != rest else [*rest, UNKNOWN + SPLIT],
+                named if named != rest else [*rest, UNKNOWN + OUTPUT + SPLIT],
             )
             break
     return UNKNOWN
@@ -556,6 +556,30 @@ def busybox(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+_COMMANDS = frozenset(
+    "rm unlink shred dd sudo su doas sh bash zsh dash ksh reboot shutdown poweroff halt chmod chown mkfs killall pkill truncate rimraf".split()
+)
+_TELLS = re.compile(
+    r"--?(?:exec|run|command|cmd|shell|eval|hook|execute|on-\w+|pre|post|script|before|after|c|x|e)(?:-\w+)?"
+)
+
+
+def other(run: Interpreter, call: Call) -> str:
+    """A program that nothing is known of: it may run the rest of its line, or a text that an option has."""
+    words = call.argv[1:]
+    if call.name not in run.sink.programs():
+        for index, word in enumerate(words[:8]):
+            name, equals, value = word.partition("=")
+            if word.rpartition("/")[2] in _COMMANDS and index + 1 < len(words):
+                carried(run, msgspec.structs.replace(call, stdin=None), words[index:])
+                break
+            if _TELLS.fullmatch(name):
+                value = value if equals else words[index + 1] if index + 1 < len(words) else ""
+                if " " in value and value.split()[0].rpartition("/")[2] in _COMMANDS:
+                    carried(run, msgspec.structs.replace(call, stdin=None), [value], joined=True)
+    return marks.kinds(call.stdin or "")
+
+
 SHELLS = frozenset(
     "sh bash dash ash zsh ksh mksh ksh93 rbash fish yash csh tcsh posh oksh loksh hush xonsh nu elvish".split()
 )
@@ -569,6 +593,7 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
     table.update(dict.fromkeys(SHELLS, shell))
     table.update(
         {
+            "<other>": other,
             "env": env,
             "xargs": xargs,
             "gxargs": xargs,

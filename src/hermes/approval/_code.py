@@ -12,7 +12,7 @@ from functools import partial
 import msgspec
 
 from . import _marks as marks
-from ._carriers import Handler, options_of, written
+from ._carriers import Handler, Wrapper, options_of, written
 from ._carriers import unseen as _unseen
 from ._marks import REMOTE, UNKNOWN
 from ._run import Call, Interpreter
@@ -93,6 +93,10 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
             shell(run, call, words[0])
     if _ENVIRONMENT.search(code) and _SENDS.search(code):
         run.note("send-secret", f"{language} code that sends the environment")
+    for match in list(_EXECUTED.finditer(code))[:20]:
+        shell(run, call, unescape(next((one for one in match.groups() if one), "")))
+    if language == "Julia" and re.search(r"\brm\s*\(", code):
+        run.note("code-deletes", f"{language} code that deletes files")
     if language in ("Perl", "Ruby", "PHP", "Julia", "Bun"):
         for match in list(_BACKTICK.finditer(code))[:20]:
             found = next((one for one in match.groups() if one), "")
@@ -116,6 +120,7 @@ _ENVIRONMENT = re.compile(
 _SENDS = re.compile(
     r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE
 )
+_EXECUTED = re.compile(_STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + _STRING + r"\s*!!?(?=\s|$)")
 _NEXT = re.compile(r"\s*(,\s*\[?|\.\.?|\+|\s)\s*" + _STRING)
 
 
@@ -548,6 +553,22 @@ def deno(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+def bun(run: Interpreter, call: Call) -> str:
+    if any(word in ("-e", "--eval", "-p", "--print") for word in call.argv[1:3]):
+        return _NODE(run, call)
+    return _BUN(run, call)
+
+
+def debugger(run: Interpreter, call: Call) -> str:
+    """gdb and lldb: what they are given to debug is run."""
+    words = call.argv[1:]
+    mark = "--args" if "--args" in words else "--"
+    if mark in words[:-1]:
+        inner = msgspec.structs.replace(call, argv=words[words.index(mark) + 1 :], stdin=None)
+        run.subshell(partial(run.call, inner), captured=True)
+    return editor(run, call)
+
+
 def tmux(run: Interpreter, call: Call) -> str:
     """tmux: the command that a new window runs."""
     _, rest = options_of(call.argv[1:], frozenset("-L -S -f -c".split()))
@@ -594,6 +615,7 @@ def editor(run: Interpreter, call: Call) -> str:
 _PYTHONS = ("python python2 python3 python3.8 python3.9 python3.10 python3.11 python3.12 python3.13 python3.14 pypy pypy3 ipython ipython3 bpython "
             "micropython python2.7 py")  # fmt: skip
 
+_BUN = Wrapper("sub:x|exec --bun")
 _NODE = Inline("Node", "-e --eval -p --print -pe", "-r --require --import -C --loader", r"-[ip]*[ep]")
 
 CODE: dict[str, Handler] = {
@@ -602,6 +624,8 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(("ruby", "jruby", "truffleruby"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")),
     **dict.fromkeys(("node", "nodejs", "bun-x"), _NODE),
     "deno": deno,
+    "bun": bun,
+    **dict.fromkeys(("gdb", "lldb"), debugger),
     "php": Inline("PHP", "-r --run -B -R -E --process-code", "-d -c -f -z"),
     **dict.fromkeys(("lua", "luajit", "lua5.1", "lua5.3", "lua5.4"), Inline("Lua", "-e", "-l")),
     "osascript": Inline("AppleScript", "-e", "-l"),
@@ -613,7 +637,7 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk"), awk),
     **dict.fromkeys(("sed", "gsed"), sed),
     **dict.fromkeys(("dc", "ed", "red", "ftp", "mail", "mailx", "telnet-x", "sftp-x", "bc-x"), bang),
-    **dict.fromkeys(("vim", "vi", "nvim", "ex", "view", "emacs", "gdb", "lldb", "nano", "gvim", "vimdiff", "rvim"), editor),
+    **dict.fromkeys(("vim", "vi", "nvim", "ex", "view", "emacs", "nano", "gvim", "vimdiff", "rvim"), editor),
     **dict.fromkeys(("sqlite3", "sqlite", "duckdb"), sqlite),
     **dict.fromkeys(("psql", "mysql", "mariadb", "mycli", "pgcli", "usql"), client),
     **dict.fromkeys(("make", "gmake"), make),

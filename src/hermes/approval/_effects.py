@@ -184,7 +184,7 @@ def _copy(policy: Policy, call: Call, shape: Shape) -> None:
                     f"changes {marks.shown(target)}, which is run or trusted later",
                     call.span,
                 )
-            elif "system" in place and "temporary" not in place:
+            elif re.match(r"/(?:etc|usr|s?bin|lib|boot|root|var/(?:www|lib|spool))(?:/|$)", inside):
                 policy.note("write-system", f"writes to {marks.shown(target)}", call.span)
     else:
         policy.write(goal, call)
@@ -592,7 +592,7 @@ _VALUED = (
     _DATA
     | _FILES
     | frozenset(
-        "-H --header -X --request -o --output -u --user -A -e -b -c -x -m -w --url --method -O -U".split()
+        "-H --header -X --request -o --output -u --user -A -e -b -c -x -m -w --url --method -O -U -P --directory-prefix".split()
     )
 )
 
@@ -859,6 +859,12 @@ def _partition(policy: Policy, call: Call, shape: Shape) -> None:
             policy.note("overwrite-device", f"overwrites the disk {marks.shown(path)}", call.span, "block")
 
 
+def _cat(policy: Policy, call: Call, shape: Shape) -> None:
+    endless = ("/dev/zero", "/dev/urandom", "/dev/random", "/dev/full")
+    if (not call.captured or call.to) and any(word in endless for word in call.argv[1:]):
+        policy.note("endless-output", "prints without end", call.span)
+
+
 def _yes(policy: Policy, call: Call, shape: Shape) -> None:
     if not call.captured or call.to:
         policy.note("endless-output", "prints without end", call.span)
@@ -1048,4 +1054,6 @@ EFFECTS: dict[str, Effect] = {
          "sha1sum", "sha256sum", "sha512sum", "cksum", "strings", "od", "hexdump", "bat", "fmt", "expand", "unexpand", "look", "tsort", "shuf", "zcat", "xzcat", "bzcat"),
         _QUIET,
     ),
+    "cat": Effect(_cat, quiet=True),
+    **dict.fromkeys(("figlet", "cowsay", "say", "espeak", "toilet", "banner", "lolcat", "notify-send", "tldr", "cheat", "xclip", "wl-copy", "pbcopy", "dialog", "whiptail", "zenity", "vale"), _QUIET),
 }  # fmt: skip

@@ -185,11 +185,9 @@ class Expander:
                     pieces = re.split(f"[{re.escape(blank)}]+", text)
                 before, after = pieces[0] == "", pieces[-1] == ""
                 return ([piece for piece in pieces if piece], before, after)
-            pieces = re.split(
-                f"[{re.escape(blank)}]*[{re.escape(other)}][{re.escape(blank)}]*"
-                + (f"|[{re.escape(blank)}]+" if blank else ""),
-                text,
-            )
+            space = f"[{re.escape(blank)}]*" if blank else ""
+            around = f"{space}[{re.escape(other)}]{space}" + (f"|[{re.escape(blank)}]+" if blank else "")
+            pieces = re.split(around, text)
             after = len(pieces) > 1 and pieces[-1] == ""
             return (pieces[:-1] if after else pieces if text else [], False, after)
 

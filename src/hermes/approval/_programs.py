@@ -289,6 +289,11 @@ def unpack(run: Interpreter, call: Call) -> str:
     return marks.kinds(source) if to_stdout or call.name != "tar" else filtered(run, call)
 
 
+def number(run: Interpreter, call: Call) -> str:
+    """A program that prints a number, a date or the like."""
+    return marks.NUMBER
+
+
 def temporary(run: Interpreter, call: Call) -> str:
     return f"/tmp/{OUTPUT}\n"
 
@@ -414,6 +419,7 @@ PROGRAMS: dict[str, Handler] = {
     "tee": tee,
     "ls": ls,
     "printenv": printenv,
+    **dict.fromkeys(("date", "gdate", "uuidgen", "nproc", "uptime", "arch", "uname", "tty", "expr", "bc", "factor", "cksum"), number),
     "mktemp": temporary,
     "seq": sequence,
     "basename": basename,

@@ -32,7 +32,7 @@ _RUN = frozenset(f"subprocess.{name}" for name in ("run", "call", "Popen", "chec
 _TREES = frozenset(
     ("shutil.rmtree", "os.removedirs", "distutils.dir_util.remove_tree", "send2trash.send2trash")
 )
-_REMOVES = frozenset(("os.remove", "os.unlink", "os.rmdir", "os.truncate"))
+_REMOVES = frozenset(("os.remove", "os.unlink", "os.rmdir"))
 _MOVES = frozenset(
     (
         "shutil.copy",
@@ -414,7 +414,11 @@ class _Reader:
                 self.run.sink.command(_rm(self.call, first, "-f"))
             else:
                 self.run.note("code-deletes", "Python code that deletes files which are not known")
+        elif name == "os.truncate":
+            self.run.note("empty-file", "Python code that empties a file")
         elif name in _MOVES:
+            if len(args) > 1 and args[1] == "/dev/null":
+                self.run.note("mass-delete", "moves files to nowhere")
             if len(args) > 1:
                 self.writes(args[1])
             if isinstance(first, str) and self.run.sink.secret(self.path(first)):
@@ -424,7 +428,7 @@ class _Reader:
         elif name in ("os.kill", "os.killpg", "signal.pthread_kill"):
             if first == -1 or (name == "os.killpg" and first == 0):
                 self.run.note("kill-everything", "kills every process", "block")
-            elif first is None:
+            elif first is None or first == 1:
                 self.run.note("kill-looked-up", "kills processes that are looked up")
         elif name in ("os.chmod", "os.chown", "os.setuid", "os.putenv", "os.mkfifo"):
             if isinstance(first, str):
@@ -575,7 +579,8 @@ class _Reader:
                 self.run.sink.redirect(">", path, "", msgspec.structs.replace(self.call, argv=[]))
         else:
             self.run.sink.redirect("<", path, "", self.call)
-            if self.run.sink.secret(path):
+            held = self.run.reading(path)
+            if SECRET in held or marks.PRIVATE in held:
                 self.reads_secret = True
 
     def fetches(self, name: str, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr]) -> None:
