@@ -28,13 +28,6 @@ class Effect(msgspec.Struct, frozen=True):
     quiet: bool = False
 
 
-_PLAIN = Effect()
-
-
-def effect_of(name: str) -> Effect:
-    return EFFECTS.get(name, _PLAIN)
-
-
 def _operands(call: Call, valued: str = "") -> list[str]:
     """Return the words that are no options, wherever they stand."""
     skip = frozenset(valued.split())

@@ -72,7 +72,7 @@ def plain(text: str) -> str:
 
 def shown(text: str) -> str:
     """Return the text for a human: what is unknown is an ellipsis."""
-    return text if text.isascii() else text.translate(_SHOWN)
+    return text if text.isascii() else re.sub("…+", "…", text.translate(_SHOWN))
 
 
 def unquoted(text: str) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from . import _marks as marks
 from . import _paths as paths
-from ._effects import EFFECTS, Effect, effect_of
+from ._effects import EFFECTS, Effect
 from ._environment import variable_rule
 from ._marks import ENVIRON, KEY, OUTPUT, PIDS, PRIVATE, SECRET, SPLIT, UNKNOWN
 from ._rules import Rule, Rules, Shape
@@ -37,7 +37,7 @@ class Policy:
         rules: Rules,
         user: Rules,
         classes: paths.Classes,
-        trusted: Rules,
+        read_only: Rules,
         *,
         home: str,
         workspace: str,
@@ -51,7 +51,7 @@ class Policy:
         self.rules = rules
         self.user = user
         self.classes = classes
-        self.trusted = trusted
+        self.quiet = read_only
         self.home = home
         self.workspace = workspace
         self.agent_home = agent_home
@@ -310,11 +310,11 @@ class Policy:
     def _effects(self, call: Call, shape: Shape) -> None:
         effect = EFFECTS.get(call.name)
         if effect is None:
-            self.read_only = self.read_only and effect_of(call.name).quiet
+            self.read_only = self.read_only and self.quiet.meets(call)
             self._reads(call)
             return
-        if not effect.quiet:
-            self.read_only = False
+        if not effect.quiet and self.read_only:
+            self.read_only = self.quiet.meets(call)
         if effect.judge is not None:
             effect.judge(self, call, shape)
         if effect.reads:

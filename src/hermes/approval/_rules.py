@@ -157,16 +157,11 @@ class _Step:
 class Pattern:
     """A compiled pattern."""
 
-    __slots__ = ("absent_flags", "absent_words", "any_program", "free", "names", "programs", "rule", "steps")
+    __slots__ = ("absent_flags", "absent_words", "free", "rule", "steps")
 
     def __init__(self, rule: Rule, text: str) -> None:
         words = _words(text)
-        alternatives = words[0].split("|")
         self.rule = rule
-        self.names = [one for one in alternatives if not any(sign in one for sign in "*?[/")]
-        globs = [one for one in alternatives if one not in self.names]
-        self.programs = [re.compile(fnmatch.translate(one)) for one in globs]
-        self.any_program = "*" in globs
         self.steps: list[_Step] = []
         self.free: list[list[_Flag]] = []
         self.absent_flags: list[_Flag] = []
@@ -242,20 +237,22 @@ class Rules:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = {rule.id: rule for rule in rules}
-        self._named: dict[str, list[Pattern]] = {}
-        self._globbed: list[Pattern] = []
-        self._texts: dict[str, list[tuple[Rule, re.Pattern[str]]]] = {}
+        # Patterns and expressions are compiled when a program of theirs is met for the first time.
+        self._named: dict[str, list[tuple[Rule, str]]] = {}
+        self._globbed: list[tuple[list[str], Rule, str]] = []
+        self._texts: dict[str, list[tuple[Rule, str]]] = {}
         for rule in self.rules.values():
             for text in rule.patterns:
-                pattern = Pattern(rule, text)
-                for name in pattern.names:
-                    self._named.setdefault(name, []).append(pattern)
-                if pattern.programs:
-                    self._globbed.append(pattern)
+                alternatives = text.split(maxsplit=1)[0].split("|")
+                globs = [one for one in alternatives if any(sign in one for sign in "*?[/")]
+                for name in alternatives:
+                    if name not in globs:
+                        self._named.setdefault(name, []).append((rule, text))
+                if globs:
+                    self._globbed.append((globs, rule, text))
             for expression in rule.text:
-                compiled = re.compile(expression)
                 for name in rule.programs.split():
-                    self._texts.setdefault(name, []).append((rule, compiled))
+                    self._texts.setdefault(name, []).append((rule, expression))
         self._seen: dict[str, list[Pattern]] = {}
         self.names = frozenset(self._named) | frozenset(self._texts)
 
@@ -265,10 +262,10 @@ class Rules:
         if found is None:
             if len(self._seen) > 2000:
                 self._seen.clear()
-            found = list(self._named.get(name, ()))
-            for pattern in self._globbed:
-                if any(one.match(name) or one.match(path) for one in pattern.programs):
-                    found.append(pattern)
+            found = [Pattern(rule, text) for rule, text in self._named.get(name, ())]
+            for globs, rule, text in self._globbed:
+                if any(fnmatch.fnmatchcase(name, one) or fnmatch.fnmatchcase(path, one) for one in globs):
+                    found.append(Pattern(rule, text))
             self._seen[key] = found
         return found
 
@@ -289,7 +286,7 @@ class Rules:
             said = said[: 64 * 1024]
             bare = _LITERAL.sub("''", said)
             found += [
-                rule for rule, expression in texts if expression.search(said if rule.literals else bare)
+                rule for rule, expression in texts if re.search(expression, said if rule.literals else bare)
             ]
         return found
 
@@ -348,6 +345,18 @@ class Shipped(msgspec.Struct, frozen=True):
     wrappers: dict[str, str]
     paths: dict[str, list[str]]
     trusted: tuple[str, ...]
+    read_only: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def shipped_rules() -> tuple[Rules, Rules, Rules]:
+    """Return the shipped rules, those for trusted output, and those for what only reads, ready for use."""
+    own = shipped()
+    return (
+        Rules(own.rules),
+        Rules([Rule(id="trusted", action="allow", patterns=own.trusted)]),
+        Rules([Rule(id="read-only", action="allow", patterns=own.read_only)]),
+    )
 
 
 @lru_cache(maxsize=1)
@@ -359,4 +368,5 @@ def shipped() -> Shipped:
         wrappers=raw["wrappers"],
         paths=raw["paths"],
         trusted=tuple(raw["trusted_output"]["patterns"]),
+        read_only=tuple(raw["read_only"]["patterns"]),
     )

@@ -57,6 +57,10 @@ MAX_ROUNDS = 12
 MAX_OUTPUT = 128 * 1024
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|--|[-+*/%&|^]=)")
+# Functions of these names change what the commands of a session mean.
+_SHADOWED = frozenset(
+    "sudo su doas ssh scp git ls cat rm cp mv cd grep python python3 pip curl gpg passwd test kill hermes".split()
+)
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 
 
@@ -393,6 +397,8 @@ class Interpreter:
         return _joined(out)
 
     def _function(self, node: Function, stdin: str | None) -> str:
+        if node.name in _SHADOWED:
+            self.note("shadowed-command", f"gives {node.name} another meaning")
         self.state.functions[node.name] = (node.body,)
         self.defined[node.name] = node.body
         return ""

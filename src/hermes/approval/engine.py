@@ -18,7 +18,7 @@ from ._effects import EFFECTS
 from ._paths import Classes, normal, on_disk
 from ._policy import Finding, Policy
 from ._programs import PROGRAMS
-from ._rules import Rule, Rules, shipped, user_rules
+from ._rules import Rule, Rules, shipped, shipped_rules, user_rules
 from ._run import Call, Interpreter
 from ._state import SessionState, State
 from ._syntax import Unparsable
@@ -73,9 +73,8 @@ class Engine:
         self._sudo_password = sudo_password
         self._allow_regenerable = allow_regenerable
         own = shipped()
-        self._rules = Rules(own.rules)
+        self._rules, self._trusted, self._read_only = shipped_rules()
         self._user = Rules(user_rules(rules, deny=deny, ask=ask, allow=allow))
-        self._trusted = Rules([Rule(id="trusted", action="allow", patterns=own.trusted)])
         self._classes = Classes(own.paths)
         wrapped = carriers(own.wrappers)
         self._handlers = {**PROGRAMS, **CODE, **wrapped, **BUILTINS, "<file>": file}
@@ -87,7 +86,7 @@ class Engine:
     def judge(self, request: Request, state: SessionState | None = None) -> Decision:
         """Decide on one request in a session."""
         try:
-            return self._judge(request, state)
+            return self._judge(request, state)[0]
         except Exception as error:
             return Decision(
                 action="block" if _FLOOR.search(request.text[:MAX_LENGTH]) else "ask",
@@ -97,7 +96,11 @@ class Engine:
                 after=state,
             )
 
-    def _judge(self, request: Request, session: SessionState | None) -> Decision:
+    def explain(self, request: Request, state: SessionState | None = None) -> tuple[Finding, ...]:
+        """Return every finding on a request, not only the one that decides."""
+        return tuple(self._judge(request, state)[1].findings)
+
+    def _judge(self, request: Request, session: SessionState | None) -> tuple[Decision, Policy]:
         home = request.home or self._home or "~"
         cwd = request.cwd or ("~" if session is None else session.cwd or "~")
         state = State(session, cwd)
@@ -112,11 +115,11 @@ class Engine:
             policy.details.append(f">{path}")
             policy.write(path, call)
             state.write(path, marks.UNKNOWN)
-            return self._decide(request, policy, state, readable=True)
+            return self._decide(request, policy, state, readable=True), policy
         text = request.text
         if len(text) > MAX_LENGTH:
             policy.note("too-long", "", (0, 0))
-            return self._floor(request, policy, session)
+            return self._floor(request, policy, session), policy
         deceptive = _text.suspicious(text)
         if deceptive is not None:
             policy.note("deceptive-text", deceptive[0], deceptive[1])
@@ -130,7 +133,7 @@ class Engine:
                 readable = False
                 if _FLOOR.search(version):
                     policy.note("floor", "", (0, len(text)), "block")
-        return self._decide(request, policy, state, readable=readable)
+        return self._decide(request, policy, state, readable=readable), policy
 
     def _follow(self, text: str, policy: Policy, state: State, home: str) -> None:
         run = Interpreter(
@@ -155,7 +158,7 @@ class Engine:
             self._rules,
             self._user,
             self._classes,
-            self._trusted,
+            self._read_only,
             home=home,
             workspace=policy_path(request.workspace or request.cwd or "", home),
             agent_home=policy_path(agent, home) if agent else None,
