@@ -334,9 +334,9 @@ async def test_what_approval_refuses_is_not_run(path: Path) -> None:
     class Careful:
         name = "careful"
 
-        def judge(self, request: hermes.Request) -> hermes.Decision:
+        def judge(self, request: hermes.Request, state: object = None) -> hermes.Decision:
             assert request.kind == "start"
-            return hermes.Decision(action="deny" if "rm" in request.text else "allow", reason="it removes")
+            return hermes.Decision(action="block" if "rm" in request.text else "allow", reason="it removes")
 
     write(path, {"id": "no", "command": "rm -f log"}, {"id": "yes", "command": "echo yes >>log"})
     fleet = Fleet(path, backend="local", workspace=str(path.parent), jobs=1, judge=Careful())

@@ -164,10 +164,10 @@ class Careful:
     def __init__(self) -> None:
         self.seen: list[tuple[str, str]] = []
 
-    def judge(self, request: Request) -> Decision:
+    def judge(self, request: Request, state: object = None) -> Decision:
         self.seen.append((request.kind, request.text))
         if "sudo" in request.text:
-            return Decision(action="deny", reason="no sudo", rule="sudo")
+            return Decision(action="block", reason="no sudo", rule="sudo")
         return Decision(action="ask" if "rm" in request.text else "allow", reason="it removes")
 
 

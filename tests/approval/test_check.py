@@ -17,14 +17,14 @@ class Fixed:
     def __init__(self, action: Action) -> None:
         self.action: Action = action
 
-    def judge(self, request: Request) -> Decision:
+    def judge(self, request: Request, state: object = None) -> Decision:
         return Decision(action=self.action, reason="it deletes", rule="recursive-delete")
 
 
 class Broken:
     name = "broken"
 
-    def judge(self, request: Request) -> Decision:
+    def judge(self, request: Request, state: object = None) -> Decision:
         raise ZeroDivisionError("oops")
 
 
@@ -55,9 +55,9 @@ async def test_allow_all_allows_in_every_mode(mode: Mode) -> None:
         ("ask", "ask", None, False),
         ("ask", "strict", yes, False),
         ("ask", "off", None, True),
-        ("deny", "ask", yes, False),
-        ("deny", "strict", yes, False),
-        ("deny", "off", yes, False),
+        ("block", "ask", yes, False),
+        ("block", "strict", yes, False),
+        ("block", "off", yes, False),
     ],
 )
 async def test_the_table(action: Action, mode: Mode, asks: Any, goes: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -168,9 +169,9 @@ def test_characters_that_deceive_are_asked(sign: str) -> None:
     "text",
     [
         "echo 'h\u00e9llo'",
-        "echo '你好，世界'",
+        "echo '\u4f60\u597d\uff0c\u4e16\u754c'",
         "git commit -m '\u2014 done \U0001f389'",
-        "cat > x <<A\n“quoted” — text，x\nA",
+        "cat > x <<A\n\u201cquoted\u201d \u2014 text\uff0cx\nA",
     ],
 )
 def test_other_scripts_are_no_deception(text: str) -> None:
@@ -289,7 +290,7 @@ def test_nothing_else_is_exempted(text: str) -> None:
 
 def test_paths_of_another_machine_are_judged_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/etc")
-    there = {"cwd": str(tmp_path), "workspace": str(tmp_path)}
+    there: dict[str, Any] = {"cwd": str(tmp_path), "workspace": str(tmp_path)}
     here = Engine(look_at_disk=True)
     assert judge("echo x > link/motd", **there).action == "allow"
     assert judge("echo x > link/motd", engine=here, **there, backend="ssh").action == "allow"

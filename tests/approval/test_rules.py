@@ -146,5 +146,5 @@ def test_an_allow_does_not_lift_what_is_blocked_nor_what_a_redirection_does() ->
     ],
 )
 def test_what_is_no_rule_is_refused(raw: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="rule|pattern"):
+    with pytest.raises(ValueError, match=r"rule|pattern"):
         user_rules([raw])

@@ -29,7 +29,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     ``text`` is the command line, the input for a running program, or the path of the file to be written.
     ``cwd`` is where it would run, None when that is not known; ``session`` the session's name, None for none.
-    ``home``, ``workspace`` and ``agent_home`` are paths of the place: the user's home, the workspace, and hermes's own
+    ``home``, ``workspace`` and ``agent_home`` are paths of the place: the user's home, the workspace, and
+    hermes's own
     directory.
     """
 
@@ -53,8 +54,10 @@ class Program(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """A judge's answer, with the reason in words and the rule that gave it, if one did.
 
-    ``programs`` is what would run; ``span`` the part of the request's text that gave the decision; ``read_only`` whether
-    all of it is known to change nothing; ``key`` an exact description of the resolved commands, which a grant is bound to;
+    ``programs`` is what would run; ``span`` the part of the request's text that gave the decision;
+    ``read_only`` whether
+    all of it is known to change nothing; ``key`` an exact description of the resolved commands, which a
+    grant is bound to;
     ``after`` the state of the session when it has run.
     """
 

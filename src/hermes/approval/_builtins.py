@@ -16,11 +16,12 @@ from ._words import ansi_unescape
 Handler = Callable[[Interpreter, Call], str]
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _FORMAT = re.compile(
-    r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([a-zA-Z])|\(([^)]*)\)T)|\\(?:x[0-9A-Fa-f]{1,2}|0?[0-7]{1,3}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|.)|[^%\\]+|[%\\]",
+    r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([a-zA-Z])|\(([^)]*)\)T)|\\(?:x[0-9A-Fa-f]{1,2}|"
+    r"0?[0-7]{1,3}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|.)|[^%\\]+|[%\\]",
     re.DOTALL,
 )
-_KEYWORDS = frozenset(
-    "if then else elif fi for while until do done case esac in function select time { } ! [[ ]]".split()
+_KEYWORDS = marks.names(
+    "if then else elif fi for while until do done case esac in function select time { } ! [[ ]]"
 )
 
 
@@ -230,10 +231,7 @@ def read(run: Interpreter, call: Call) -> str:
     # In a loop each line comes once: with more than one they are not told apart.
     line = lines[0] if len([one for one in lines if one]) <= 1 or not run.forever else marks.kinds(text)
     several = [one for one in lines if one]
-    if len(several) > 1 and len({one for one in several}) > 1:
-        pieces_of = several
-    else:
-        pieces_of = [line]
+    pieces_of = several if len(set(several)) > 1 else [line]
     line = pieces_of[0]
     if marks.unknown(line):
         line = marks.output(line)
@@ -493,7 +491,7 @@ BUILTINS: dict[str, Handler] = {
     "complete": complete,
     "compgen": complete,
     **dict.fromkeys(
-        ("true", "false", ":", "exit", "return", "break", "continue", "wait", "sleep", "kill", "umask"),
+        marks.names("true false : exit return break continue wait sleep kill umask"),
         nothing,
     ),
 }

@@ -22,7 +22,8 @@ _ASSIGN = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Split words into options with their values, and the rest from the first operand on.
 
-    ``valued`` are the options that take the next word. A cluster of short ones is one option, whose last letter may
+    ``valued`` are the options that take the next word. A cluster of short ones is one option, whose last
+    letter may
     take the next word.
     """
     found: list[tuple[str, str]] = []
@@ -57,8 +58,10 @@ def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str
 class Wrapper:
     """A program that runs the rest of its line as a command, as the table in the rules file says.
 
-    The table's text: options that take a value; ``@N`` for N operands before the command; ``=`` where assignments may
-    stand before it; ``text:-c`` an option whose value is shell text; ``join`` where the rest is shell text; ``root``
+    The table's text: options that take a value; ``@N`` for N operands before the command; ``=`` where
+    assignments may
+    stand before it; ``text:-c`` an option whose value is shell text; ``join`` where the rest is shell text;
+    ``root``
     and ``in:remote`` or ``in:container`` for where it runs.
     """
 
@@ -144,7 +147,9 @@ def carried(run: Interpreter, call: Call, words: list[str], *, joined: bool = Fa
 
 
 def env(run: Interpreter, call: Call) -> str:
-    """``env``, whose ``-S`` splits a text into words, and which prints the environment when it runs nothing."""
+    """``env``, whose ``-S`` splits a text into words, and which prints the environment when it runs
+    nothing.
+    """
     words = call.argv[1:]
     for index, word in enumerate(words):
         match = re.fullmatch(r"-[iv0]*S(.*)|--split-string=(.*)|--split-string", word, re.DOTALL)
@@ -159,7 +164,7 @@ def env(run: Interpreter, call: Call) -> str:
         if not word.startswith("-"):
             break
     inner = _ENV(run, call)
-    found, rest = options_of(words, _ENV.valued)
+    _, rest = options_of(words, _ENV.valued)
     while rest and _ASSIGN.fullmatch(rest[0]):
         rest = rest[1:]
     return inner if rest else UNKNOWN + marks.ENVIRON
@@ -365,9 +370,9 @@ def _split_quietly(text: str) -> list[str]:
         return text.split()
 
 
-_XARGS = frozenset(
+_XARGS = marks.names(
     "-a --arg-file -d --delimiter -E -I -J -L --max-lines -n --max-args -P --max-procs -s --max-chars -R -S "
-    "--process-slot-var".split()
+    "--process-slot-var"
 )
 
 
@@ -449,9 +454,10 @@ def parallel(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
-_PARALLEL = frozenset(
-    "-j --jobs -S --sshlogin -a --arg-file -n --max-args -N -L -d --delimiter --colsep -C --delay --timeout --retries --results "
-    "--joblog --workdir --wd --env --tagstring --tmpdir -I --halt --load --memfree -P".split()
+_PARALLEL = marks.names(
+    "-j --jobs -S --sshlogin -a --arg-file -n --max-args -N -L -d "
+    "--delimiter --colsep -C --delay --timeout --retries --results "
+    "--joblog --workdir --wd --env --tagstring --tmpdir -I --halt --load --memfree -P"
 )
 
 
@@ -510,16 +516,22 @@ def container(run: Interpreter, call: Call) -> str:
     return UNKNOWN + REMOTE if sub == "exec" else UNKNOWN
 
 
-_ENGINE = frozenset(
-    "-H --host -c --context --config -f --file -p --project-name --profile --env-file --project-directory -n --namespace "
-    "--kubeconfig --cluster --user -l --log-level --url --connection".split()
+_ENGINE = marks.names(
+    "-H --host -c --context --config -f --file -p --project-name "
+    "--profile --env-file --project-directory -n --namespace "
+    "--kubeconfig --cluster --user -l --log-level --url --connection"
 )
-_EXEC = frozenset(
-    "-e --env --env-file -u --user -w --workdir -v --volume --mount -p --publish --name --network --net --entrypoint -h "
-    "--hostname -l --label --memory -m --cpus --gpus --platform --add-host --device --cap-add --cap-drop --security-opt "
-    "--pid --ipc --uts --userns --restart --ulimit --tmpfs --dns --link --index -c --container -n --namespace --image --cpu-shares "
-    "--shm-size --stop-signal --runtime --pull --log-driver --log-opt --expose --ip --mac-address --volumes-from --workdir "
-    "--detach-keys --overrides --port --requests --limits --serviceaccount --context --kubeconfig --cidfile --target".split()
+_EXEC = marks.names(
+    "-e --env --env-file -u --user -w --workdir -v --volume "
+    "--mount -p --publish --name --network --net --entrypoint -h "
+    "--hostname -l --label --memory -m --cpus --gpus --platform "
+    "--add-host --device --cap-add --cap-drop --security-opt "
+    "--pid --ipc --uts --userns --restart --ulimit --tmpfs --dns --link "
+    "--index -c --container -n --namespace --image --cpu-shares "
+    "--shm-size --stop-signal --runtime --pull --log-driver "
+    "--log-opt --expose --ip --mac-address --volumes-from --workdir "
+    "--detach-keys --overrides --port --requests --limits "
+    "--serviceaccount --context --kubeconfig --cidfile --target"
 )
 
 
@@ -530,9 +542,9 @@ def su(run: Interpreter, call: Call) -> str:
     for index, word in enumerate(words):
         if word.startswith("--command="):
             return carried(run, inner, [word.partition("=")[2]], joined=True)
-        if word in ("--command", "--session-command") or re.fullmatch(r"-[a-z]*c", word):
-            if index + 1 < len(words):
-                return carried(run, inner, [words[index + 1]], joined=True)
+        takes = word in ("--command", "--session-command") or re.fullmatch(r"-[a-z]*c", word)
+        if takes and index + 1 < len(words):
+            return carried(run, inner, [words[index + 1]], joined=True)
         if word == "--" and call.name == "runuser":
             return carried(run, inner, words[index + 1 :])
     if call.stdin and call.stdin.strip(_ALL_MARKS):
@@ -556,8 +568,9 @@ def busybox(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
-_COMMANDS = frozenset(
-    "rm unlink shred dd sudo su doas sh bash zsh dash ksh reboot shutdown poweroff halt chmod chown mkfs killall pkill truncate rimraf".split()
+_COMMANDS = marks.names(
+    "rm unlink shred dd sudo su doas sh bash zsh dash ksh reboot shutdown "
+    "poweroff halt chmod chown mkfs killall pkill truncate rimraf"
 )
 _TELLS = re.compile(
     r"--?(?:exec|run|command|cmd|shell|eval|hook|execute|on-\w+|pre|post|script|before|after|c|x|e)(?:-\w+)?"
@@ -580,8 +593,8 @@ def other(run: Interpreter, call: Call) -> str:
     return marks.kinds(call.stdin or "")
 
 
-SHELLS = frozenset(
-    "sh bash dash ash zsh ksh mksh ksh93 rbash fish yash csh tcsh posh oksh loksh hush xonsh nu elvish".split()
+SHELLS = marks.names(
+    "sh bash dash ash zsh ksh mksh ksh93 rbash fish yash csh tcsh posh oksh loksh hush xonsh nu elvish"
 )
 
 
@@ -609,21 +622,10 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "at": stdin_lines,
             "batch": stdin_lines,
             **dict.fromkeys(
-                (
-                    "docker",
-                    "podman",
-                    "nerdctl",
-                    "docker-compose",
-                    "podman-compose",
-                    "kubectl",
-                    "oc",
-                    "k",
-                    "ctr",
-                    "crictl",
-                ),
+                marks.names("docker podman nerdctl docker-compose podman-compose kubectl oc k ctr crictl"),
                 container,
             ),
-            **dict.fromkeys(("busybox", "toybox", "coreutils", "uutils"), busybox),
+            **dict.fromkeys(marks.names("busybox toybox coreutils uutils"), busybox),
         }
     )
     return table

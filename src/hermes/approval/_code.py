@@ -1,6 +1,7 @@
 """Programs given in the line: to Python, Perl, Ruby, Node, PHP, awk, sed and others.
 
-Python is read by its own parser (`_python`). Of the other languages only what runs commands, deletes, or writes is looked
+Python is read by its own parser (`_python`). Of the other languages only what runs commands, deletes, or
+writes is looked
 for, by short patterns; a text that they run as a command is followed as a script.
 """
 
@@ -21,31 +22,43 @@ MAX_CODE = 10_000
 _STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 # What hands a literal text to a shell, in any of these languages.
 _RUNS = re.compile(
-    r"\b(?:system|exec|popen|passthru|shell_exec|proc_open|pcntl_exec|execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
-    r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|do shell script|do script|Deno\.run|run|sh|bash|command)\s*\(?\s*"
-    + _STRING,
+    r"\b(?:system|exec|popen|passthru|shell_exec|proc_open|pcntl_exec|"
+    r"execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
+    r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|"
+    r"do shell script|do script|Deno\.run|run|sh|bash|command)\s*\(?\s*" + _STRING,
 )
 _BACKTICK = re.compile(
     r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]"
 )
 _RUNS_UNKNOWN = re.compile(
-    r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*\(?\s*(?![\"'`)\s;,]|\$\w+\s*=[^=])[@$\w(]|"
-    r"\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\("
+    r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|"
+    r"class_eval|Function|syscall|call_user_func|assert|"
+    r"create_function)\s*\(?\s*(?![\"'`)\s;,]|\$\w+\s*=[^=])[@$\w(]|"
+    r"\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|"
+    r"dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\("
 )
 _DELETES = re.compile(
-    r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
-    r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|os\.remove\s*\(|os\.RemoveAll|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
-    r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
+    r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|"
+    r"rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
+    r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|"
+    r"os\.remove\s*\(|os\.RemoveAll|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
+    r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|"
+    r"delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
 )
 _NETWORK_SHELL = re.compile(
-    r"\bsocket\b[^\n]{0,400}\b(?:exec|spawn|dup2|/bin/(?:ba)?sh|STDIN|system|popen)|fsockopen|TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|IO::Socket[^\n]{0,300}(?:exec|sh)|net\.(?:connect|Socket|createConnection)[^\n]{0,300}(?:spawn|exec|pipe)|/inet/tcp/"
+    r"\bsocket\b[^\n]{0,400}\b(?:exec|spawn|dup2|/bin/(?:ba)?sh|STDIN|system|popen)|fsockopen|"
+    r"TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|IO::Socket[^\n]{0,300}(?:exec|sh)|"
+    r"net\.(?:connect|Socket|createConnection)[^\n]{0,300}(?:spawn|exec|pipe)|/inet/tcp/"
 )
 _REMOTE_CODE = re.compile(
-    r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)"
+    r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|"
+    r"urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|"
+    r"\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)"
 )
 _WRITES = re.compile(
-    r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|IO\.write|file_put_contents|Deno\.writeTextFile\w*|Bun\.write|copyFileSync|renameSync|symlinkSync|chmodSync|rename|chmod|copy|move_uploaded_file)\s*\(?\s*"
-    + _STRING
+    r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|"
+    r"IO\.write|file_put_contents|Deno\.writeTextFile\w*|Bun\.write|copyFileSync|"
+    r"renameSync|symlinkSync|chmodSync|rename|chmod|copy|move_uploaded_file)\s*\(?\s*" + _STRING
 )
 _OPENS = re.compile(
     r"\bopen\s*\(?\s*(?:my\s*)?[\w$]*\s*,?\s*[\"']\s*(>>?|\+[<>])\s*[\"']?\s*,?\s*[\"']?([^\"')]{1,300})"
@@ -125,7 +138,9 @@ _NEXT = re.compile(r"\s*(,\s*\[?|\.\.?|\+|\s)\s*" + _STRING)
 
 
 def _literals(first: str, code: str, at: int) -> list[str]:
-    """Return the literal texts of a call: those that are joined as one, those that are separate as several."""
+    """Return the literal texts of a call: those that are joined as one, those that are separate as
+    several.
+    """
     words = [unescape(first)]
     for _ in range(20):
         match = _NEXT.match(code, at)
@@ -276,7 +291,7 @@ class Python(Inline):
 
 def awk(run: Interpreter, call: Call) -> str:
     found, rest = options_of(
-        call.argv[1:], frozenset("-F -v -f -i -l -e --field-separator --assign --file --source".split())
+        call.argv[1:], marks.names("-F -v -f -i -l -e --field-separator --assign --file --source")
     )
     codes = [value for name, value in found if name in ("-e", "--source")]
     files = [value for name, value in found if name in ("-f", "--file")]
@@ -337,9 +352,7 @@ _SED_W = re.compile(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 def sed(run: Interpreter, call: Call) -> str:
     from ._programs import written_file
 
-    found, rest = options_of(
-        call.argv[1:], frozenset("-e -f -l -E-x --expression --file --line-length".split())
-    )
+    found, rest = options_of(call.argv[1:], marks.names("-e -f -l -E-x --expression --file --line-length"))
     codes: list[str] = []
     for name, value in found:
         if name in ("-e", "--expression"):
@@ -461,7 +474,8 @@ def git(run: Interpreter, call: Call) -> str:
             key, _, value = following.partition("=")
             if (
                 re.search(
-                    r"(?i)alias\.|command|pager|editor|\.cmd$|external|textconv|hookspath|program|helper|fsmonitor|proxy",
+                    r"(?i)alias\.|command|pager|editor|\.cmd$|external|"
+                    r"textconv|hookspath|program|helper|fsmonitor|proxy",
                     key,
                 )
                 and value
@@ -571,7 +585,7 @@ def debugger(run: Interpreter, call: Call) -> str:
 
 def tmux(run: Interpreter, call: Call) -> str:
     """tmux: the command that a new window runs."""
-    _, rest = options_of(call.argv[1:], frozenset("-L -S -f -c".split()))
+    _, rest = options_of(call.argv[1:], marks.names("-L -S -f -c"))
     if rest and rest[0] in (
         "new",
         "new-session",
@@ -584,7 +598,7 @@ def tmux(run: Interpreter, call: Call) -> str:
         "popup",
         "display-popup",
     ):
-        _, words = options_of(rest[1:], frozenset("-s -n -c -t -x -y -e -F -l -p -w -h -d-".split()))
+        _, words = options_of(rest[1:], marks.names("-s -n -c -t -x -y -e -F -l -p -w -h -d-"))
         if words:
             shell(run, call, " ".join(words))
     elif rest and rest[0] in ("send-keys", "send", "run-shell", "run", "if-shell"):
@@ -612,14 +626,19 @@ def editor(run: Interpreter, call: Call) -> str:
     return bang(run, call)
 
 
-_PYTHONS = ("python python2 python3 python3.8 python3.9 python3.10 python3.11 python3.12 python3.13 python3.14 pypy pypy3 ipython ipython3 bpython "
-            "micropython python2.7 py")  # fmt: skip
+_PYTHONS = (
+    "python python2 python3 python3.8 python3.9 python3.10 python3.11 "
+    "python3.12 python3.13 python3.14 pypy pypy3 ipython ipython3 bpython "
+    "micropython python2.7 py"
+)
 
 _BUN = Wrapper("sub:x|exec --bun")
 _NODE = Inline("Node", "-e --eval -p --print -pe", "-r --require --import -C --loader", r"-[ip]*[ep]")
 
 CODE: dict[str, Handler] = {
-    **dict.fromkeys(_PYTHONS.split(), Python("Python", "-c --command", "-W -X --check-hash-based-pycs -Q", r"-[a-zA-Z]*c")),
+    **dict.fromkeys(
+        _PYTHONS.split(), Python("Python", "-c --command", "-W -X --check-hash-based-pycs -Q", r"-[a-zA-Z]*c")
+    ),
     "perl": Inline("Perl", "-e -E", "-I -M -m -0", r"-[a-zA-Z0-9]*[eE]"),
     **dict.fromkeys(("ruby", "jruby", "truffleruby"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")),
     **dict.fromkeys(("node", "nodejs", "bun-x"), _NODE),
@@ -627,22 +646,29 @@ CODE: dict[str, Handler] = {
     "bun": bun,
     **dict.fromkeys(("gdb", "lldb"), debugger),
     "php": Inline("PHP", "-r --run -B -R -E --process-code", "-d -c -f -z"),
-    **dict.fromkeys(("lua", "luajit", "lua5.1", "lua5.3", "lua5.4"), Inline("Lua", "-e", "-l")),
+    **dict.fromkeys(marks.names("lua luajit lua5.1 lua5.3 lua5.4"), Inline("Lua", "-e", "-l")),
     "osascript": Inline("AppleScript", "-e", "-l"),
     **dict.fromkeys(("Rscript", "R"), Inline("R", "-e")),
     "julia": Inline("Julia", "-e -E --eval --print", "-p -t -J -L"),
-    **dict.fromkeys(("groovy", "scala", "kotlin", "elixir", "erl", "iex", "racket", "guile", "sbcl", "clj", "clojure", "ghc", "runghc", "ocaml", "swift", "jshell", "raku",
-                     "tclsh", "tcl", "expect", "wish", "octave", "gnuplot", "maxima", "gs", "pwsh-x", "nu-x", "scheme", "gawk-x", "bb", "ts-node", "tsx", "coffee", "crystal", "nim", "dart"),
-                    Inline("other", "-e -E --eval -eval -c -q --expr")),
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk", "original-awk"), awk),
+    **dict.fromkeys(
+        marks.names(
+            "groovy scala kotlin elixir erl iex racket guile sbcl clj clojure ghc runghc ocaml swift "
+            "jshell raku tclsh tcl expect wish octave gnuplot maxima gs pwsh-x "
+            "nu-x scheme gawk-x bb ts-node tsx coffee crystal nim dart"
+        ),
+        Inline("other", "-e -E --eval -eval -c -q --expr"),
+    ),
+    **dict.fromkeys(marks.names("awk gawk mawk nawk original-awk"), awk),
     **dict.fromkeys(("sed", "gsed"), sed),
-    **dict.fromkeys(("dc", "ed", "red", "ftp", "mail", "mailx", "telnet-x", "sftp-x", "bc-x"), bang),
-    **dict.fromkeys(("vim", "vi", "nvim", "ex", "view", "emacs", "nano", "gvim", "vimdiff", "rvim"), editor),
+    **dict.fromkeys(marks.names("dc ed red ftp mail mailx telnet-x sftp-x bc-x"), bang),
+    **dict.fromkeys(marks.names("vim vi nvim ex view emacs nano gvim vimdiff rvim"), editor),
     **dict.fromkeys(("sqlite3", "sqlite", "duckdb"), sqlite),
-    **dict.fromkeys(("psql", "mysql", "mariadb", "mycli", "pgcli", "usql"), client),
+    **dict.fromkeys(marks.names("psql mysql mariadb mycli pgcli usql"), client),
     **dict.fromkeys(("make", "gmake"), make),
     "git": git,
-    "tar": options("--checkpoint-action", "--to-command", "-I", "--use-compress-program", "--info-script", "-F"),
+    "tar": options(
+        "--checkpoint-action", "--to-command", "-I", "--use-compress-program", "--info-script", "-F"
+    ),
     "rsync": options("-e", "--rsh", "--rsync-path"),
     "man": options("-P", "--pager"),
     "sort": options("--compress-program"),
@@ -653,7 +679,7 @@ CODE: dict[str, Handler] = {
     "go": options("-exec", "-toolexec"),
     "nodemon": options("--exec", "-x"),
     "fzf": options("--preview", "--bind"),
-}  # fmt: skip
+}
 CODE = {name: handler for name, handler in CODE.items() if not name.endswith("-x")}
 
 

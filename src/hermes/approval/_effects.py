@@ -91,9 +91,10 @@ def _shred(policy: Policy, call: Call, shape: Shape) -> None:
         policy.write(path, call, delete=True)
 
 
-_NARROWS = frozenset(
-    "-name -iname -path -ipath -regex -iregex -mtime -mmin -atime -amin -ctime -cmin -newer -size -empty -user -group -perm -lname "
-    "-wholename -iwholename -inum -links -nouser -nogroup -used -samefile".split()
+_NARROWS = marks.names(
+    "-name -iname -path -ipath -regex -iregex -mtime -mmin -atime -amin "
+    "-ctime -cmin -newer -size -empty -user -group -perm -lname "
+    "-wholename -iwholename -inum -links -nouser -nogroup -used -samefile"
 )
 
 
@@ -138,14 +139,13 @@ _KEEPS = frozenset(("cp", "mv", "install", "ln", "scp", "rsync", "gcp", "gmv", "
 def _copy(policy: Policy, call: Call, shape: Shape) -> None:
     found, _ = options_of(
         call.argv[1:],
-        frozenset(
-            "-t --target-directory -S --suffix -m --mode -o --owner -g --group -e --rsh -P -i -F -J".split()
-        ),
+        marks.names("-t --target-directory -S --suffix -m --mode -o --owner -g --group -e --rsh -P -i -F -J"),
     )
     directory = next((value for name, value in found if name in ("-t", "--target-directory")), "")
     operands = _operands(
         call,
-        "-t --target-directory -S --suffix -m --mode -o --owner -g --group -P -i -F -J -e --rsh --exclude --include --filter",
+        "-t --target-directory -S --suffix -m --mode -o --owner -g "
+        "--group -P -i -F -J -e --rsh --exclude --include --filter",
     )
     mode = next((value for name, value in found if name in ("-m", "--mode")), "")
     if call.name == "install" and _wide(mode):
@@ -259,7 +259,8 @@ def _dd(policy: Policy, call: Call, shape: Shape) -> None:
             path = policy.path(word[3:], call)
             policy.write(path, call)
             made = re.search(
-                r"\.(?:img|iso|raw|bin|dat|dd|vhd|qcow2|disk|swap|test|dump|blob)$|test|zero|big|large|dummy|sample|random|fill|/\w*file\w*$",
+                r"\.(?:img|iso|raw|bin|dat|dd|vhd|qcow2|disk|swap|test|dump|blob)$|"
+                r"test|zero|big|large|dummy|sample|random|fill|/\w*file\w*$",
                 path,
             )
             spared = {"regenerable", "temporary"} & set(policy.classes.of(path)) or path.startswith("/dev/")
@@ -530,13 +531,8 @@ def _kill(policy: Policy, call: Call, shape: Shape) -> None:
             policy.note("kill-everything", "kills every process", call.span, "block")
         elif target in ("1", "-0", "0"):
             policy.note("kill-looked-up", "kills the first process, or its own group", call.span)
-        elif PIDS in target or (OUTPUT in target and SPLIT in target and "pid" not in target):
-            if PIDS in target or (SPLIT in target and not _pidfile(call)):
-                policy.note("kill-looked-up", "kills processes that are looked up", call.span)
-
-
-def _pidfile(call: Call) -> bool:
-    return PIDS not in "".join(call.argv)
+        elif PIDS in target:
+            policy.note("kill-looked-up", "kills processes that are looked up", call.span)
 
 
 def _pkill(policy: Policy, call: Call, shape: Shape) -> None:
@@ -570,22 +566,25 @@ def _local_url(word: str) -> bool:
     text = text.rpartition("@")[2]
     return (
         re.match(
-            r"(?:localhost|127\.|0\.0\.0\.0|\[?::1|host\.docker\.internal|:\d|[\w-]+\.localhost\b|10\.0\.2\.2|[a-z][\w-]*:\d+)",
+            r"(?:localhost|127\.|0\.0\.0\.0|\[?::1|host\.docker\.internal|"
+            r":\d|[\w-]+\.localhost\b|10\.0\.2\.2|[a-z][\w-]*:\d+)",
             text,
         )
         is not None
     )
 
 
-_DATA = frozenset(
-    "-d --data --data-raw --data-binary --data-ascii --data-urlencode -F --form --form-string --json --post-data --body-data --url-query".split()
+_DATA = marks.names(
+    "-d --data --data-raw --data-binary --data-ascii --data-urlencode -F "
+    "--form --form-string --json --post-data --body-data --url-query"
 )
-_FILES = frozenset("-T --upload-file --post-file --body-file".split())
+_FILES = marks.names("-T --upload-file --post-file --body-file")
 _VALUED = (
     _DATA
     | _FILES
-    | frozenset(
-        "-H --header -X --request -o --output -u --user -A -e -b -c -x -m -w --url --method -O -U -P --directory-prefix".split()
+    | marks.names(
+        "-H --header -X --request -o --output -u --user -A -e -b -c "
+        "-x -m -w --url --method -O -U -P --directory-prefix"
     )
 )
 
@@ -731,7 +730,7 @@ def _sudo(policy: Policy, call: Call, shape: Shape) -> None:
     fed = False
     words = call.argv[1:]
     index = 0
-    valued = frozenset("-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir".split())
+    valued = marks.names("-u -g -h -p -C -r -t -T -U -D -R --user --group --host --prompt --chdir")
     while index < len(words) and words[index].startswith("-") and words[index] != "--":
         word = words[index]
         if word.startswith("--"):
@@ -801,12 +800,12 @@ def _container(policy: Policy, call: Call, shape: Shape) -> None:
             and classes[0]
             in ("root", "top", "home-itself", "device", "secret", "agent", "agent_secret", "special")
         )
-        if reach or "system" in classes or "secret" in classes or "agent" in classes or "kernel" in classes:
-            if not re.search(
-                r"/etc/(?:localtime|timezone|passwd|group|hosts|resolv\.conf)|/usr/share/|/etc/ssl/certs",
-                path,
-            ):
-                policy.note("host-mount", f"gives a container {marks.shown(path)} of this machine", call.span)
+        reach = reach or bool({"system", "secret", "agent", "kernel"} & set(classes))
+        if reach and not re.search(
+            r"/etc/(?:localtime|timezone|passwd|group|hosts|resolv\.conf)|/usr/share/|/etc/ssl/certs",
+            path,
+        ):
+            policy.note("host-mount", f"gives a container {marks.shown(path)} of this machine", call.span)
     if (
         call.name in ("docker", "podman")
         and any(PIDS in word or (OUTPUT in word and SPLIT in word) for word in words)
@@ -817,13 +816,17 @@ def _container(policy: Policy, call: Call, shape: Shape) -> None:
 
 # Disks
 
-_PARTITIONS = (
-    "mkfs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat mkfs.fat mkfs.ntfs mkfs.exfat mkfs.f2fs mkfs.minix mkfs.jfs mkfs.msdos mke2fs "
-    "mkdosfs mkntfs mkreiserfs mkswap parted fdisk sfdisk gdisk sgdisk cgdisk cfdisk wipefs blkdiscard pvcreate pvremove badblocks shred "
-    "newfs newfs_apfs newfs_hfs newfs_msdos mkfs.bfs mkexfatfs mkudffs scrub hdparm_ zerofree sg_write dcfldd dc3dd"
-).split()
-_LOOKS = frozenset(
-    "-l --list -p --print -J --json -d --dump -n --no-act --no-action -V --version --help -h print unit -s --show-size --verify -v".split()
+_PARTITIONS = marks.names(
+    "mkfs mkfs.ext2 mkfs.ext3 mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat mkfs.fat "
+    "mkfs.ntfs mkfs.exfat mkfs.f2fs mkfs.minix mkfs.jfs mkfs.msdos mke2fs "
+    "mkdosfs mkntfs mkreiserfs mkswap parted fdisk sfdisk gdisk sgdisk "
+    "cgdisk cfdisk wipefs blkdiscard pvcreate pvremove badblocks shred "
+    "newfs newfs_apfs newfs_hfs newfs_msdos mkfs.bfs mkexfatfs "
+    "mkudffs scrub hdparm_ zerofree sg_write dcfldd dc3dd"
+)
+_LOOKS = marks.names(
+    "-l --list -p --print -J --json -d --dump -n --no-act --no-action "
+    "-V --version --help -h print unit -s --show-size --verify -v"
 )
 
 
@@ -876,9 +879,11 @@ def _unset(policy: Policy, call: Call, shape: Shape) -> None:
             policy.note("environment", f"takes away {word}", call.span)
 
 
-_WELL_KNOWN = frozenset(
-    "sudo su ls cd cat git ssh scp curl wget cp mv rm echo grep find python python3 pip npm node docker kubectl make sh bash test passwd "
-    "ps kill man less vim which type command builtin exit source eval export doas chmod chown apt brew ping gpg openssl hermes".split()
+_WELL_KNOWN = marks.names(
+    "sudo su ls cd cat git ssh scp curl wget cp mv rm echo grep find python "
+    "python3 pip npm node docker kubectl make sh bash test passwd "
+    "ps kill man less vim which type command builtin exit source eval "
+    "export doas chmod chown apt brew ping gpg openssl hermes"
 )
 
 
@@ -992,61 +997,90 @@ _QUIET = Effect(quiet=True)
 _NAMES = Effect(reads=False, quiet=True)
 
 EFFECTS: dict[str, Effect] = {
-    **dict.fromkeys(("rm", "unlink", "grm", "del"), Effect(_rm, reads=False)),
+    **dict.fromkeys(marks.names("rm unlink grm del"), Effect(_rm, reads=False)),
     "rmdir": Effect(_rmdir, reads=False),
     **dict.fromkeys(("find", "gfind", "bfs"), Effect(_find_reads, reads=False, quiet=True)),
-    **dict.fromkeys(("cp", "mv", "install", "gcp", "gmv", "ditto", "rsync", "scp"), Effect(_copy)),
+    **dict.fromkeys(marks.names("cp mv install gcp gmv ditto rsync scp"), Effect(_copy)),
     "ln": Effect(_copy, reads=False),
-    **dict.fromkeys(("touch", "mkdir", "mkfifo", "mknod"), Effect(_writes, reads=False)),
+    **dict.fromkeys(marks.names("touch mkdir mkfifo mknod"), Effect(_writes, reads=False)),
     "tee": Effect(_tee, reads=False),
     "sponge": Effect(_tee, reads=False),
     "truncate": Effect(_truncate, reads=False),
     "dd": Effect(_dd),
-    **dict.fromkeys(("sed", "gsed", "perl", "ruby", "yq", "dasel", "xmlstarlet", "awk", "gawk"), Effect(_in_place)),
-    **dict.fromkeys(("vim", "vi", "nvim", "ex", "ed", "nano", "emacs", "pico", "micro", "view"), Effect(_editor)),
+    **dict.fromkeys(marks.names("sed gsed perl ruby yq dasel xmlstarlet awk gawk"), Effect(_in_place)),
+    **dict.fromkeys(marks.names("vim vi nvim ex ed nano emacs pico micro view"), Effect(_editor)),
     "patch": Effect(_patch),
-    **dict.fromkeys(("tar", "bsdtar", "gtar", "unzip", "zip", "7z", "cpio", "unar"), Effect(_archive)),
+    **dict.fromkeys(marks.names("tar bsdtar gtar unzip zip 7z cpio unar"), Effect(_archive)),
     **dict.fromkeys(("split", "csplit"), Effect(_split_files)),
-    **dict.fromkeys(("pip", "pip3", "sort", "gcc", "cc", "clang", "g++", "go", "objcopy", "openssl", "ssh-keygen", "age", "gpg", "iconv", "jq", "tcpdump", "perf", "strace", "ltrace", "time", "script", "convert", "magick", "shuf", "tree",
-                     "pandoc", "ffmpeg", "xxd", "base64", "uudecode", "protoc", "esbuild", "tsc", "cargo", "npm", "make", "cmake", "pg_dump", "mysqldump", "aria2c", "git-x"), Effect(_output_option)),
+    **dict.fromkeys(
+        marks.names(
+            "pip pip3 sort gcc cc clang g++ go objcopy openssl ssh-keygen age gpg iconv jq tcpdump "
+            "perf strace ltrace time script convert magick shuf tree pandoc ffmpeg xxd base64 "
+            "uudecode protoc esbuild tsc cargo npm make cmake pg_dump mysqldump aria2c git-x"
+        ),
+        Effect(_output_option),
+    ),
     "chmod": Effect(_chmod, reads=False),
     **dict.fromkeys(("chown", "chgrp"), Effect(_chown, reads=False)),
     "kill": Effect(_kill, reads=False),
-    **dict.fromkeys(("pkill", "killall", "killall5", "skill", "slay"), Effect(_pkill, reads=False)),
-    **dict.fromkeys(("curl", "wget", "wget2", "http", "https", "xh", "curlie"), Effect(_curl)),
-    **dict.fromkeys(("nc", "ncat", "netcat", "socat", "telnet", "openssl-s_client"), Effect(_nc)),
-    **dict.fromkeys(("dig", "host", "nslookup", "drill", "ping", "ping6", "traceroute"), Effect(_dns)),
+    **dict.fromkeys(marks.names("pkill killall killall5 skill slay"), Effect(_pkill, reads=False)),
+    **dict.fromkeys(marks.names("curl wget wget2 http https xh curlie"), Effect(_curl)),
+    **dict.fromkeys(marks.names("nc ncat netcat socat telnet openssl-s_client"), Effect(_nc)),
+    **dict.fromkeys(marks.names("dig host nslookup drill ping ping6 traceroute"), Effect(_dns)),
     "ssh": Effect(_ssh, reads=False),
-    **dict.fromkeys(("pastebinit", "gist", "wgetpaste", "mail", "mailx", "sendmail", "logger", "lp", "qrencode-x"), Effect(_sends)),
-    **dict.fromkeys(("sudo", "su", "doas", "runuser", "sudo-rs"), Effect(_sudo, reads=False)),
+    **dict.fromkeys(
+        marks.names("pastebinit gist wgetpaste mail mailx sendmail logger lp qrencode-x"), Effect(_sends)
+    ),
+    **dict.fromkeys(marks.names("sudo su doas runuser sudo-rs"), Effect(_sudo, reads=False)),
     "sshpass": Effect(_sshpass),
     **dict.fromkeys(_PARTITIONS, Effect(_partition, reads=False)),
     "yes": Effect(_yes, reads=False),
-    **dict.fromkeys(("gsutil", "aws", "rclone", "az", "gcloud", "s3cmd", "s5cmd", "b2", "mc", "azcopy", "gh", "glab", "croc", "magic-wormhole", "wormhole", "ffsend", "transfer"), Effect(_sends)),
-    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose", "singularity", "apptainer", "ctr", "crictl"), Effect(_container)),
+    **dict.fromkeys(
+        marks.names(
+            "gsutil aws rclone az gcloud s3cmd s5cmd b2 mc azcopy gh "
+            "glab croc magic-wormhole wormhole ffsend transfer"
+        ),
+        Effect(_sends),
+    ),
+    **dict.fromkeys(
+        marks.names("docker podman nerdctl docker-compose podman-compose singularity apptainer ctr crictl"),
+        Effect(_container),
+    ),
     **dict.fromkeys(("unset",), Effect(_unset, reads=False, quiet=True)),
     "alias": Effect(_alias, reads=False, quiet=True),
     "hash": Effect(_hash, reads=False, quiet=True),
     "enable": Effect(_enable, reads=False, quiet=True),
-    **dict.fromkeys(("grep", "egrep", "fgrep", "rg", "zgrep", "ag", "ack"), Effect(_grep, quiet=True)),
+    **dict.fromkeys(marks.names("grep egrep fgrep rg zgrep ag ack"), Effect(_grep, quiet=True)),
     "printenv": Effect(_printenv, reads=False, quiet=True),
     "ps": Effect(_ps, reads=False, quiet=True),
     "git": Effect(_git, reads=False),
     # What only names files, or changes nothing
     **dict.fromkeys(
-        ("ls", "stat", "test", "[", "file", "cd", "pushd", "popd", "which", "type", "command", "basename", "dirname", "realpath", "readlink", "pwd", "tree", "du",
-         "df", "true", "false", ":", "echo", "printf", "lsof", "id", "whoami", "uname", "date", "uptime", "hostname", "sleep", "wait", "jobs", "exit", "return", "break",
-         "continue", "shift", "locate", "whereis", "arch", "nproc", "tty", "groups", "users", "who", "w", "free", "vmstat", "lscpu", "lsblk", "lsusb", "lspci", "seq", "expr",
-         "let", "set", "shopt", "umask", "ulimit", "declare", "typeset", "local", "export", "readonly", "unalias", "read", "mapfile", "readarray", "getopts", "times",
-         "builtin", "caller", "compgen", "complete", "dirs", "disown", "fg", "bg", "help", "history", "logname", "man", "info", "apropos", "whatis", "tput", "clear",
-         "lsattr", "getfacl", "namei", "pgrep", "pidof", "pstree", "top", "htop", "getent", "locale", "cal", "factor", "fd", "fdfind", "exa", "eza", "lsd"),
+        marks.names(
+            "ls stat test [ file cd pushd popd which type command basename dirname realpath readlink "
+            "pwd tree du df true false : echo printf lsof id whoami uname date uptime hostname sleep "
+            "wait jobs exit return break continue shift locate whereis arch nproc tty groups users who "
+            "w free vmstat lscpu lsblk lsusb lspci seq expr let set shopt umask ulimit declare typeset "
+            "local export readonly unalias read mapfile readarray getopts times builtin caller compgen "
+            "complete dirs disown fg bg help history logname man info apropos whatis tput clear lsattr "
+            "getfacl namei pgrep pidof pstree top htop getent locale cal factor fd fdfind exa eza lsd"
+        ),
         _NAMES,
     ),
     **dict.fromkeys(
-        ("cat", "head", "tail", "less", "more", "wc", "uniq", "cut", "tr", "diff", "cmp", "comm", "nl", "tac", "rev", "fold", "column", "paste", "join", "md5sum",
-         "sha1sum", "sha256sum", "sha512sum", "cksum", "strings", "od", "hexdump", "bat", "fmt", "expand", "unexpand", "look", "tsort", "shuf", "zcat", "xzcat", "bzcat"),
+        marks.names(
+            "cat head tail less more wc uniq cut tr diff cmp comm nl tac rev fold column paste join "
+            "md5sum sha1sum sha256sum sha512sum cksum strings od hexdump "
+            "bat fmt expand unexpand look tsort shuf zcat xzcat bzcat"
+        ),
         _QUIET,
     ),
     "cat": Effect(_cat, quiet=True),
-    **dict.fromkeys(("figlet", "cowsay", "say", "espeak", "toilet", "banner", "lolcat", "notify-send", "tldr", "cheat", "xclip", "wl-copy", "pbcopy", "dialog", "whiptail", "zenity", "vale"), _QUIET),
-}  # fmt: skip
+    **dict.fromkeys(
+        marks.names(
+            "figlet cowsay say espeak toilet banner lolcat notify-send tldr "
+            "cheat xclip wl-copy pbcopy dialog whiptail zenity vale"
+        ),
+        _QUIET,
+    ),
+}

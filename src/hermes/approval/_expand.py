@@ -15,7 +15,8 @@ from ._syntax import Arith, Lit, Part, Proc, Seq, Sub, Unparsable, Var, Word
 MAX_FIELDS = 2000
 MAX_TEXT = 128 * 1024
 _SECRET_NAME = re.compile(
-    r"(?:.*_)?(?:API_?KEYS?|SECRETS?|SECRET_\w+|TOKENS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|ACCESS_KEYS?|PRIVATE_KEYS?|APIKEY|PGPASSWORD|"
+    r"(?:.*_)?(?:API_?KEYS?|SECRETS?|SECRET_\w+|TOKENS?|PASSWORDS?|PASSWD|"
+    r"PASSPHRASE|CREDENTIALS?|ACCESS_KEYS?|PRIVATE_KEYS?|APIKEY|PGPASSWORD|"
     r"\w*_SECRET_KEY|\w*_ACCESS_KEY|\w*PASSWORD|\w*TOKEN)",
     re.IGNORECASE,
 )
@@ -573,7 +574,9 @@ def _halves(argument: str) -> tuple[str, str]:
 
 
 def _braces_of(parts: Sequence[Part]) -> list[list[Part]]:
-    """Return the words that brace expansion makes of one. What is not plain text stands in it as one character."""
+    """Return the words that brace expansion makes of one. What is not plain text stands in it as one
+    character.
+    """
     holes: list[Part] = []
     text = ""
     for part in parts:
@@ -648,10 +651,9 @@ def _range(first: str, last: str, step: str | None) -> list[str] | None:
     if first.lstrip("-").isdigit() and last.lstrip("-").isdigit():
         low, high = int(first), int(last)
         width = max(len(first), len(last)) if first.startswith("0") or last.startswith("0") else 0
-        make: Callable[[int], str] = lambda number: str(number).zfill(width)
     elif len(first) == len(last) == 1 and first.isalpha() and last.isalpha():
         low, high = ord(first), ord(last)
-        make = chr
+        width = -1
     else:
         return None
     if abs(high - low) // stride > 100_000:
@@ -659,7 +661,7 @@ def _range(first: str, last: str, step: str | None) -> list[str] | None:
     numbers = range(low, high + 1, stride) if low <= high else range(low, high - 1, -stride)
     if len(numbers) > 1000:
         return [SPLIT]
-    return [make(number) for number in numbers]
+    return [chr(number) if width < 0 else str(number).zfill(width) for number in numbers]
 
 
 def matches(value: str, pattern: str) -> bool | None:

@@ -1,6 +1,7 @@
 """Marks: characters that stand, inside a resolved text, for what cannot be known.
 
-A resolved word is a plain ``str``. Where its text is not known one of these characters stands in its place, so that
+A resolved word is a plain ``str``. Where its text is not known one of these characters stands in its place,
+so that
 every operation on strings carries the marks along. A request that contains one of them itself is asked about.
 """
 
@@ -76,7 +77,9 @@ def shown(text: str) -> str:
 
 
 def unquoted(text: str) -> str:
-    """Return what the text of an expansion outside quotes is: its globs are active, its unknown parts split."""
+    """Return what the text of an expansion outside quotes is: its globs are active, its unknown parts
+    split.
+    """
     if "[" in text and not _BRACKETS.search(text):
         return text.translate({**_UNQUOTED, ord("["): "["})
     return text.translate(_UNQUOTED)
@@ -92,3 +95,8 @@ def active(text: str) -> str:
 def output(text: str) -> str:
     """Return what a command printed as the value of its substitution: what is unknown came from a command."""
     return text if text.isascii() else text.translate(_OUTPUT)
+
+
+def names(text: str) -> frozenset[str]:
+    """Return the words of a text as a set: how tables of names are written."""
+    return frozenset(text.split())

@@ -1,6 +1,7 @@
 """Reads bash: lists, pipelines, commands, redirections. Words are read in `_words`.
 
-Everything is read once from left to right, so the time is linear; depth and the number of parts are bounded, and what
+Everything is read once from left to right, so the time is linear; depth and the number of parts are bounded,
+and what
 goes past a bound is unparsable, which is asked about.
 """
 
@@ -126,10 +127,7 @@ class Parser(WordReader):
                 lines.append(line)
             body = "".join(line + "\n" for line in lines)
             span = (start, self.pos) if self.fixed is None else self.fixed
-            if quoted:
-                word = Word((Lit(body, True),), span)
-            else:
-                word = self.inside(body, span).document()
+            word = Word((Lit(body, True),), span) if quoted else self.inside(body, span).document()
             redirects, index, fd = slot
             redirects[index] = Redirect(fd, "<<", word, span)
 

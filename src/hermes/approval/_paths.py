@@ -11,20 +11,25 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ._marks import STAR, UNKNOWN, globbed, marked, plain, unknown
+from ._marks import STAR, UNKNOWN, globbed, marked, names, plain, unknown
 
 # Directories that belong to the system as a whole: nobody deletes one of these in earnest.
-TOP = (
-    "/bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /opt /proc /root /run /sbin /srv /sys /usr /var /usr/bin /usr/lib "
-    "/usr/lib64 /usr/local /usr/sbin /usr/share /usr/local/bin /usr/local/lib /var/lib /var/log /usr/include /nix /nix/store "
-    "/lost+found /System /Library /Applications /Users /Volumes /private /private/etc /private/var /cores /efi /boot/efi /snap"
-).split()
+TOP = names(
+    "/bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /opt /proc "
+    "/root /run /sbin /srv /sys /usr /var /usr/bin /usr/lib "
+    "/usr/lib64 /usr/local /usr/sbin /usr/share /usr/local/bin "
+    "/usr/local/lib /var/lib /var/log /usr/include /nix /nix/store "
+    "/lost+found /System /Library /Applications /Users /Volumes "
+    "/private /private/etc /private/var /cores /efi /boot/efi /snap"
+)
 _ALL = re.compile(r"(?:[*?.]|\[[^]]*\])*\*(?:[*?.]|\[[^]]*\])*")
 _BLOCK_DEVICE = re.compile(
-    r"/dev/(?:[shv]d[a-z]|xvd|nvme|mmcblk|md\d|md/|dm-|mapper/|r?disk|loop\d|nbd|disk/|zd\d|sr\d|cciss/|bcache|mtd|ubi|pmem|zvol/|ada\d|da\d)"
+    r"/dev/(?:[shv]d[a-z]|xvd|nvme|mmcblk|md\d|md/|dm-|mapper/|r?disk|loop\d|"
+    r"nbd|disk/|zd\d|sr\d|cciss/|bcache|mtd|ubi|pmem|zvol/|ada\d|da\d)"
 )
 _HARMLESS_DEVICE = re.compile(
-    r"/dev/(?:null|zero|full|stdin|stdout|stderr|tty\w*|fd(?:/.*)?|shm(?:/.*)?|u?random|ptmx|pts/\d+|console|tcp/.*|udp/.*)"
+    r"/dev/(?:null|zero|full|stdin|stdout|stderr|tty\w*|fd(?:/.*)?|"
+    r"shm(?:/.*)?|u?random|ptmx|pts/\d+|console|tcp/.*|udp/.*)"
 )
 _ANY_HOME = re.compile(r"/home/[^/]+|/Users/[^/]+|/root(?=/|\Z)|[^/]*[\U0010ff00-\U0010ff0f][^/]*(?=/)")
 _HOME_OF = re.compile(r"/home/[^/]+|/Users/[^/]+|/root")

@@ -1,4 +1,6 @@
-"""Judges what the interpreter finds: commands by the rules, and what they read, write and delete by its path."""
+"""Judges what the interpreter finds: commands by the rules, and what they read, write and delete by its
+path.
+"""
 
 from __future__ import annotations
 
@@ -255,7 +257,8 @@ class Policy:
         ):
             return
         if re.search(
-            r"\.(?:log|out|tmp|pid|lock|cache|txt|md|csv|html|json|err|trace)$|/\.?touch|\.gitkeep$|__init__\.py$|/logs?/",
+            r"\.(?:log|out|tmp|pid|lock|cache|txt|md|csv|html|json|err|"
+            r"trace)$|/\.?touch|\.gitkeep$|__init__\.py$|/logs?/",
             path,
         ):
             return
@@ -373,7 +376,8 @@ def _names(word: str) -> list[str]:
 
 
 _DESTROYS = re.compile(
-    r"destroy|destroy-\w+|delete|delete-[\w-]+|purge|nuke|wipe|teardown|tear-down|factory-reset|drop|drop-[\w-]+|terminate|undeploy|decommission|obliterate|erase"
+    r"destroy|destroy-\w+|delete|delete-[\w-]+|purge|nuke|wipe|teardown|tear-down|"
+    r"factory-reset|drop|drop-[\w-]+|terminate|undeploy|decommission|obliterate|erase"
 )
 _SEARCHES = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "wc"))
 _NO_HELP = frozenset(("find", "ssh", "xargs", "env", "bash", "sh", "eval", "source", "."))

@@ -59,7 +59,7 @@ def passed(run: Interpreter, call: Call) -> str:
     operands = [one for one in call.argv[1:] if not one.startswith("-")]
     if text is None or operands:
         return filtered(run, call)
-    return text if text.count("\n") <= 1 or call.name == "tee" else text
+    return text
 
 
 def tee(run: Interpreter, call: Call) -> str:
@@ -145,10 +145,13 @@ def fetch(run: Interpreter, call: Call) -> str:
     return text
 
 
-_FETCH = frozenset(
-    "-o --output -O --output-document -H --header -d --data --data-raw --data-binary -F --form -X --request -u --user -A "
-    "--user-agent -e --referer -b --cookie -c --cookie-jar -T --upload-file -x --proxy -m --max-time -w --write-out -P "
-    "--directory-prefix --connect-timeout --retry --url -U -t -T --tries --timeout -K --config --cacert --cert --key --resolve".split()
+_FETCH = marks.names(
+    "-o --output -O --output-document -H --header -d --data "
+    "--data-raw --data-binary -F --form -X --request -u --user -A "
+    "--user-agent -e --referer -b --cookie -c --cookie-jar -T "
+    "--upload-file -x --proxy -m --max-time -w --write-out -P "
+    "--directory-prefix --connect-timeout --retry --url -U -t -T "
+    "--tries --timeout -K --config --cacert --cert --key --resolve"
 )
 
 
@@ -226,7 +229,7 @@ def copy(run: Interpreter, call: Call) -> str:
     return ""
 
 
-_COPY = frozenset("-t --target-directory -S --suffix -m --mode -o --owner -g --group -P -i -F -J".split())
+_COPY = marks.names("-t --target-directory -S --suffix -m --mode -o --owner -g --group -P -i -F -J")
 
 
 def processes(run: Interpreter, call: Call) -> str:
@@ -400,26 +403,43 @@ def openssl(run: Interpreter, call: Call) -> str:
 
 
 PROGRAMS: dict[str, Handler] = {
-    **dict.fromkeys(("cat", "tac", "gcat", "bat", "batcat", "nl"), cat),
-    **dict.fromkeys(("head", "tail", "sort", "uniq", "less", "more", "pv", "column", "fold", "fmt", "tsort", "shuf"), passed),
+    **dict.fromkeys(marks.names("cat tac gcat bat batcat nl"), cat),
+    **dict.fromkeys(marks.names("head tail sort uniq less more pv column fold fmt tsort shuf"), passed),
     **dict.fromkeys(
-        ("grep", "egrep", "fgrep", "rg", "cut", "jq", "yq", "paste", "join", "comm", "wc", "strings", "iconv", "od", "hexdump", "gzip", "bzip2c", "gpg"),
+        marks.names(
+            "grep egrep fgrep rg cut jq yq paste join comm wc strings iconv od hexdump gzip bzip2c gpg"
+        ),
         filtered,
     ),
-    **dict.fromkeys(("base64", "base32", "basenc", "xxd", "gunzip", "zcat", "bzcat", "xzcat", "bzip2", "xz", "zstd", "uudecode", "zstdcat",
-                     "bunzip2", "unxz", "base58", "uncompress", "lz4", "gzcat", "brotli"), decoder),
-    **dict.fromkeys(("curl", "wget", "wget2", "http", "https", "xh", "lynx", "w3m", "links", "GET", "curlie", "fetch", "aria2c", "axel", "lwp-request"), curl_like),
-    **dict.fromkeys(("nc", "ncat", "netcat", "socat", "telnet", "dig", "host", "nslookup", "gh", "glab", "ftp", "sftp", "rclone", "aws", "gsutil", "gcloud", "drill"), remote),
-    **dict.fromkeys(("cp", "mv", "ln", "install", "scp", "rsync", "gcp", "gmv"), copy),
-    **dict.fromkeys(("pgrep", "pidof", "ps", "lsof", "fuser"), processes),
-    **dict.fromkeys(("tar", "bsdtar", "unzip", "gtar", "cpio", "7z"), unpack),
-    **dict.fromkeys(("sed", "gsed", "ed", "patch", "ex"), written_file),
+    **dict.fromkeys(
+        marks.names(
+            "base64 base32 basenc xxd gunzip zcat bzcat xzcat bzip2 xz zstd "
+            "uudecode zstdcat bunzip2 unxz base58 uncompress lz4 gzcat brotli"
+        ),
+        decoder,
+    ),
+    **dict.fromkeys(
+        marks.names("curl wget wget2 http https xh lynx w3m links GET curlie fetch aria2c axel lwp-request"),
+        curl_like,
+    ),
+    **dict.fromkeys(
+        marks.names(
+            "nc ncat netcat socat telnet dig host nslookup gh glab ftp sftp rclone aws gsutil gcloud drill"
+        ),
+        remote,
+    ),
+    **dict.fromkeys(marks.names("cp mv ln install scp rsync gcp gmv"), copy),
+    **dict.fromkeys(marks.names("pgrep pidof ps lsof fuser"), processes),
+    **dict.fromkeys(marks.names("tar bsdtar unzip gtar cpio 7z"), unpack),
+    **dict.fromkeys(marks.names("sed gsed ed patch ex"), written_file),
     **dict.fromkeys(("readlink", "realpath", "greadlink"), realpath),
-    **dict.fromkeys(("mysqldump", "pg_dump", "pg_dumpall", "mariadb-dump", "mongodump"), dump),
+    **dict.fromkeys(marks.names("mysqldump pg_dump pg_dumpall mariadb-dump mongodump"), dump),
     "tee": tee,
     "ls": ls,
     "printenv": printenv,
-    **dict.fromkeys(("date", "gdate", "uuidgen", "nproc", "uptime", "arch", "uname", "tty", "expr", "bc", "factor", "cksum"), number),
+    **dict.fromkeys(
+        marks.names("date gdate uuidgen nproc uptime arch uname tty expr bc factor cksum"), number
+    ),
     "mktemp": temporary,
     "seq": sequence,
     "basename": basename,
@@ -428,4 +448,4 @@ PROGRAMS: dict[str, Handler] = {
     "tr": translate,
     "dd": dd,
     "openssl": openssl,
-}  # fmt: skip
+}

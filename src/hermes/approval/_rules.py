@@ -23,7 +23,8 @@ Severity = Literal["low", "medium", "high", "hardline"]
 class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule, as the file and a user's configuration write it.
 
-    ``patterns`` match a command; ``text`` are regular expressions for the words and input of ``programs``, without what is
+    ``patterns`` match a command; ``text`` are regular expressions for the words and input of ``programs``,
+    without what is
     between single quotes in it where ``literals`` is false. ``match`` and ``not_match`` are examples.
     """
 
@@ -43,7 +44,9 @@ _LITERAL = re.compile(r"(?<!\w)'(?:[^']|'')*'(?!\w)")
 
 
 class Shape:
-    """The words of a command, told apart: options, and operands with whether each may be an option's value."""
+    """The words of a command, told apart: options, and operands with whether each may be an option's
+    value.
+    """
 
     __slots__ = ("flags", "operands", "words")
 
@@ -200,7 +203,9 @@ class Pattern:
         )
 
     def _places(self, shape: Shape, number: int, index: int, budget: list[int]) -> bool:
-        """Say whether the steps from one on match the operands from one on. What follows an option may be its value."""
+        """Say whether the steps from one on match the operands from one on. What follows an option may be
+        its value.
+        """
         budget[0] -= 1
         if budget[0] < 0:
             return True

@@ -1,7 +1,9 @@
 """Follows a script without running it: what would be run, with which words, where, and on what input.
 
-This is an abstract interpreter. Every branch is taken, loops run a few times, and what cannot be known stands in texts
-as a mark. Each command is reported to ``Sink.command``, each place that a redirection writes to ``Sink.redirect``, and
+This is an abstract interpreter. Every branch is taken, loops run a few times, and what cannot be known
+stands in texts
+as a mark. Each command is reported to ``Sink.command``, each place that a redirection writes to
+``Sink.redirect``, and
 what has to be asked about for itself to ``Sink.note``.
 """
 
@@ -58,8 +60,8 @@ MAX_OUTPUT = 128 * 1024
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|--|[-+*/%&|^]=)")
 # Functions of these names change what the commands of a session mean.
-_SHADOWED = frozenset(
-    "sudo su doas ssh scp git ls cat rm cp mv cd grep python python3 pip curl gpg passwd test kill hermes".split()
+_SHADOWED = marks.names(
+    "sudo su doas ssh scp git ls cat rm cp mv cd grep python python3 pip curl gpg passwd test kill hermes"
 )
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 
@@ -577,11 +579,11 @@ class Interpreter:
         """Return the words of ``export`` and its like, where a value is not split."""
         out: list[str] = []
         for word in words:
-            if word.simple is None and word.parts and isinstance(word.parts[0], Lit):
-                if re.match(r"[A-Za-z_]\w*\+?=", word.parts[0].text) and not word.parts[0].quoted:
-                    out.append(self.expand.text(word, assignment=True))
-                    continue
-            out += self.expand.word(word)
+            first = word.parts[0] if word.simple is None and word.parts else None
+            if isinstance(first, Lit) and not first.quoted and re.match(r"[A-Za-z_]\w*\+?=", first.text):
+                out.append(self.expand.text(word, assignment=True))
+            else:
+                out += self.expand.word(word)
         return out
 
     def _with(self, env: Mapping[str, str], call: Call) -> str:
@@ -640,7 +642,9 @@ class Interpreter:
             variables[assign.name] = text
 
     def _alias(self, node: Simple, stdin: str | None) -> None:
-        """Follow the command with its alias replaced. Whether aliases are on is not known, so both are judged."""
+        """Follow the command with its alias replaced. Whether aliases are on is not known, so both are
+        judged.
+        """
         first = node.words[0].simple or ""
         text = self.state.aliases[first]
         rest = " ".join(quoted(one) for one in self.expand.fields(node.words[1:]))

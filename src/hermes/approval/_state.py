@@ -20,7 +20,8 @@ Value = str | list[str] | None
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a session between two commands. None in its place means a fresh session.
 
-    ``variables`` has texts, lists for arrays, and None for a name that was unset; ``files`` what was written in the
+    ``variables`` has texts, lists for arrays, and None for a name that was unset; ``files`` what was written
+    in the
     session, ``links`` where links and copies lead. Marks stand in texts for what is not known.
     """
 
@@ -41,9 +42,18 @@ class State:
     """The state while a command is followed. ``fork`` is what a subshell starts from."""
 
     __slots__ = (
-        "aliases", "crowded", "cwd", "descriptors", "files", "functions", "links", "options", "parameters",
-        "previous", "variables",
-    )  # fmt: skip
+        "aliases",
+        "crowded",
+        "cwd",
+        "descriptors",
+        "files",
+        "functions",
+        "links",
+        "options",
+        "parameters",
+        "previous",
+        "variables",
+    )
 
     def __init__(self, session: SessionState | None, cwd: str) -> None:
         session = session or _FRESH

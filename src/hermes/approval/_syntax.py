@@ -17,7 +17,9 @@ class Lit(msgspec.Struct, frozen=True):
 
 
 class Var(msgspec.Struct, frozen=True):
-    """``$name`` and ``${name op word}``. ``op`` is the operator, ``#len`` for the length, ``!`` for indirection."""
+    """``$name`` and ``${name op word}``. ``op`` is the operator, ``#len`` for the length, ``!`` for
+    indirection.
+    """
 
     name: str
     quoted: bool
@@ -53,7 +55,9 @@ Part: TypeAlias = Lit | Var | Sub | Arith | Proc
 
 
 class Word(msgspec.Struct, frozen=True):
-    """A word before it is expanded. ``simple`` is its text when nothing in it needs expanding, and no quotes."""
+    """A word before it is expanded. ``simple`` is its text when nothing in it needs expanding, and no
+    quotes.
+    """
 
     parts: tuple[Part, ...]
     span: Span

@@ -7,20 +7,24 @@ import unicodedata
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x0d\x0e-\x1f\x7f\x80-\x9f]")
 _INVISIBLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-"
+    "\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0"
     "\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U0010fe00-\U0010ffff]"
 )
 _SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u0085]")
 _WIDE = "\uff01-\uff5e\U0001d400-\U0001d7ff"
 # Letters and signs of other scripts that look like Latin ones.
 _ALIKE = (
-    "\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\u1e00-\u1eff\uab70-\uabbf\u2c60-\u2c7f\u0180-\u024f\u0250-\u02af"
-    "\u1d00-\u1dbf\u2024\u2044\u2215\u29f8\u2223\uff5c\u01c0\ua789\u02d0\ufe55\u2039\u203a\u2018-\u201b\u2032\u02b9-\u02bc\ufe63"
+    "\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\u1e00-"
+    "\u1eff\uab70-\uabbf\u2c60-\u2c7f\u0180-\u024f\u0250-\u02af"
+    "\u1d00-\u1dbf\u2024\u2044\u2215\u29f8\u2223\uff5c\u01c0\ua789"
+    "\u02d0\ufe55\u2039\u203a\u2018-\u201b\u2032\u02b9-\u02bc\ufe63"
 )
 _DASHES = "\u2010-\u2015\u2212"
 _DASH = re.compile(f"(?<=[ \\t])[{_DASHES}](?=[A-Za-z-])")
 _HOST = re.compile(
-    r"(?:https?|ftp|ssh|git|wss?)://[^\s/'\"]*[^\x00-\x7f][^\s/'\"]*|(?<![\w.-])xn--[a-z0-9-]+\.|\.xn--[a-z0-9-]+",
+    r"(?:https?|ftp|ssh|git|"
+    r"wss?)://[^\s/'\"]*[^\x00-\x7f][^\s/'\"]*|(?<![\w.-])xn--[a-z0-9-]+\.|\.xn--[a-z0-9-]+",
     re.IGNORECASE,
 )
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")

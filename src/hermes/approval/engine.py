@@ -1,6 +1,7 @@
 """The judge that reads a command: it follows what would be run, and decides by rules.
 
-Nothing is ever run, and nothing is looked up but, on this very machine, symbolic links. What cannot be known is asked.
+Nothing is ever run, and nothing is looked up but, on this very machine, symbolic links. What cannot be known
+is asked.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from . import Decision, Program, Request, _text
 from . import _marks as marks
@@ -32,7 +34,8 @@ _SEVERITY = {"low": 0, "medium": 1, "high": 2, "hardline": 3}
 # What is blocked even where a line cannot be read. Each pattern is bounded, so a search is linear.
 _FLOOR = re.compile(
     r"(?:^|[\s;&|({'\"`])(?:/\S{0,40}/)?(?:"
-    r"rm\s{1,9}(?:-[\w-]{1,30}\s{1,9}){0,6}(?:--\s{1,3})?['\"]?(?:/(?:\*|\s|$|['\"])|~/?(?:\*|\s|$)|\$HOME/?(?:\*|\s|$)|/(?:etc|usr|bin|home|var|boot|lib|root)/?\*?(?:\s|$|['\"]))"
+    r"rm\s{1,9}(?:-[\w-]{1,30}\s{1,9}){0,6}(?:--\s{1,3})?['\"]?(?:/(?:\*|\s|$|['\"])|~/?(?:\*|"
+    r"\s|$)|\$HOME/?(?:\*|\s|$)|/(?:etc|usr|bin|home|var|boot|lib|root)/?\*?(?:\s|$|['\"]))"
     r"|mkfs(?:\.\w{1,10})?\s[^\n]{0,60}/dev/[shvn]"
     r"|dd\s[^\n]{0,80}of=/dev/(?:[shv]d|nvme|mmcblk)"
     r"|(?:shutdown|reboot|poweroff|halt)(?:\s{1,9}(?:-[hrpPf]{1,3}|now|\+?\d{1,4}))?\s*(?:$|[\n;&|'\"`)])"
@@ -48,7 +51,8 @@ class Engine:
     :param sudo_password: whether a password for sudo is configured; without one, feeding it one is blocked
     :param home: the user's home in the place; None when it is not known
     :param agent_home: hermes's own directory in the place
-    :param look_at_disk: follow symbolic links on this machine's disk, for requests of the backend ``local``; this blocks
+    :param look_at_disk: follow symbolic links on this machine's disk, for requests of the backend ``local``;
+    this blocks
     :param allow_regenerable: do not ask about deleting node_modules, dist and the like in the workspace
     """
 
@@ -152,7 +156,7 @@ class Engine:
     def _policy(self, request: Request, state: State, home: str) -> Policy:
         disk: Callable[[str], str] | None = None
         if self._look_at_disk and request.backend == "local" and home.startswith("/"):
-            disk = lambda path: on_disk(path, home)
+            disk = partial(on_disk, home=home)
         agent = request.agent_home or self._agent_home
         return Policy(
             self._rules,
