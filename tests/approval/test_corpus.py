@@ -42,3 +42,8 @@ def test_what_is_harmless_or_a_matter_of_taste_is_not_blocked() -> None:
         blocked, count = wrong("corpus.jsonl", label, "allow", "ask")
         assert count > 200
         assert not blocked
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_no_command_makes_the_judge_fail(file: str) -> None:
+    assert not [row["command"] for row in lines(file) if judge(row["command"]).rule == "judge-failed"]

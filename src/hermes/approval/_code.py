@@ -13,10 +13,12 @@ from functools import partial
 import msgspec
 
 from . import _marks as marks
-from ._carriers import Handler, Wrapper, options_of, written
+from ._call import Call
+from ._carriers import Handler, Wrapper, written
 from ._carriers import unseen as _unseen
 from ._marks import REMOTE, UNKNOWN
-from ._run import Call, Interpreter
+from ._options import options_of
+from ._run import Interpreter
 
 MAX_CODE = 10_000
 _STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""

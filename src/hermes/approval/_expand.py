@@ -32,8 +32,9 @@ def secret_name(name: str) -> bool:
 
 
 class Expander:
-    """Expands words in a state. ``run`` runs the script of a substitution and returns its output; ``note`` takes
-    what has to be asked about, as a reason."""
+    """Expands words in a state. ``run`` runs the script of a substitution and returns its output; ``note``
+    takes what has to be asked about, as a reason.
+    """
 
     def __init__(
         self,

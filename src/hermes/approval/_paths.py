@@ -36,7 +36,8 @@ _HOME_OF = re.compile(r"/home/[^/]+|/Users/[^/]+|/root")
 
 
 def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
-    """Return a path absolute and without ``.`` and ``..``, with the links that were made in the session followed.
+    """Return a path absolute and without ``.`` and ``..``, with the links that were made in the session
+    followed.
 
     The home directory is ``~``. What is unknown stays in it as a mark.
     """

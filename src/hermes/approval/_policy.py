@@ -11,11 +11,12 @@ import msgspec
 
 from . import _marks as marks
 from . import _paths as paths
-from ._effects import EFFECTS, Effect
+from ._call import Call
+from ._effect import Effect
+from ._effects import EFFECTS
 from ._environment import variable_rule
 from ._marks import ENVIRON, KEY, OUTPUT, PIDS, PRIVATE, SECRET, SPLIT, UNKNOWN
 from ._rules import Rule, Rules, Shape
-from ._run import Call
 from ._syntax import Span
 
 MAX_FINDINGS = 2000

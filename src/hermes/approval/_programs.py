@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from . import _marks as marks
-from ._carriers import Handler, options_of
+from ._call import Call
+from ._carriers import Handler
 from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
-from ._run import Call, Interpreter
+from ._options import options_of
+from ._run import Interpreter
 
 
 def cat(run: Interpreter, call: Call) -> str:

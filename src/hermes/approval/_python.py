@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from . import _marks as marks
+from ._call import Call
 from ._carriers import _ALL_MARKS
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
-from ._run import Call, Interpreter
+from ._run import Interpreter
 
 _SHELL = frozenset(
     (

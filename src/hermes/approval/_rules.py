@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from . import _marks as marks
-from ._run import Call
+from ._call import Call
 
 Action = Literal["allow", "ask", "block"]
 Severity = Literal["low", "medium", "high", "hardline"]

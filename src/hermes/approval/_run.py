@@ -12,14 +12,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from . import _marks as marks
 from . import _paths as paths
+from ._call import Call, Sink
 from ._expand import Expander, fits, matches
 from ._marks import REMOTE, SECRET, SPLIT, UNKNOWN
+from ._nodes import MAX_OUTPUT, constant, joined, keyed, leaves, many, quoted, written
 from ._parser import Parser
 from ._state import State
 from ._syntax import (
@@ -37,13 +39,11 @@ from ._syntax import (
     Loop,
     Node,
     Pipeline,
-    Proc,
     Redirect,
     Redirected,
     Seq,
     Simple,
     Span,
-    Sub,
     Test,
     Unparsable,
     Word,
@@ -56,7 +56,6 @@ if TYPE_CHECKING:
 MAX_DEPTH = 24
 MAX_COMMANDS = 4000
 MAX_ROUNDS = 12
-MAX_OUTPUT = 128 * 1024
 
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|--|[-+*/%&|^]=)")
 # Functions of these names change what the commands of a session mean.
@@ -66,41 +65,10 @@ _SHADOWED = marks.names(
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 
 
-class Call(msgspec.Struct):
-    """One command as it would be run. ``stdin`` is None where nothing is piped or given to it."""
-
-    argv: list[str]
-    cwd: str
-    span: Span
-    stdin: str | None = None
-    env: Mapping[str, str] = {}
-    # "" for this place, else what the command was handed to: another machine ("remote") or a container
-    place: str = ""
-    root: bool = False
-    captured: bool = False  # its output is read by another command, a variable or a file
-    to: str = ""  # the file that its output goes to
-    name: str = ""  # the program's name without its directory, with copies and links followed
-
-
-class Sink(Protocol):
-    """Takes what the interpreter finds."""
-
-    def command(self, call: Call) -> None: ...
-
-    def redirect(self, op: str, path: str, content: str, call: Call) -> None: ...
-
-    def note(self, rule: str, reason: str, span: Span, action: str = "ask") -> None: ...
-
-    def secret(self, path: str) -> bool: ...
-
-    def held_by(self, path: str) -> str: ...
-
-    def programs(self) -> frozenset[str]: ...
-
-
 class Interpreter:
-    """Follows one request. ``handlers`` are the commands whose effect on the session or whose carried commands are
-    known: each takes the interpreter and the call, and returns what the command prints."""
+    """Follows one request. ``handlers`` are the commands whose effect on the session, or whose carried
+    commands, are known: each takes the interpreter and the call, and returns what the command prints.
+    """
 
     def __init__(
         self,
@@ -245,7 +213,7 @@ class Interpreter:
         out: list[str] = []
         for number, item in enumerate(node.items):
             out.append(self._item(item, stdin, conditional=number > 0 and item.before != ";"))
-        return _joined(out)
+        return joined(out)
 
     def _item(self, item: Item, stdin: str | None, *, conditional: bool) -> str:
         if item.background:
@@ -279,7 +247,7 @@ class Interpreter:
         result = self.within(other, partial(self.run, item.node, stdin))
         cwd = self.state.cwd
         self.state.join(other)
-        if self.state.cwd != cwd and _leaves(item.node):
+        if self.state.cwd != cwd and leaves(item.node):
             self.state.cwd = cwd
         return result
 
@@ -323,7 +291,7 @@ class Interpreter:
             self._become(first)
         for end in ends:
             self.state.join(end)
-        return _joined(out)
+        return joined(out)
 
     def _become(self, other: State) -> None:
         for slot in State.__slots__:
@@ -339,13 +307,13 @@ class Interpreter:
         if changed:
             out.append(action())
             self.state.join(before)
-        return _joined(out)
+        return joined(out)
 
     def _loop(self, node: Loop, stdin: str | None) -> str:
-        endless = len(node.condition.items) == 1 and _constant(node.condition.items[0].node)
+        endless = len(node.condition.items) == 1 and constant(node.condition.items[0].node)
         self.forever += endless
         try:
-            return self._twice(lambda: _joined([self.run(node.condition, stdin), self.run(node.body, stdin)]))
+            return self._twice(lambda: joined([self.run(node.condition, stdin), self.run(node.body, stdin)]))
         finally:
             self.forever -= endless
 
@@ -362,14 +330,14 @@ class Interpreter:
             marked = "".join(marks.kinds(*values))
             values = [*values[:MAX_ROUNDS], marked]
         crowd = len(values) > MAX_ROUNDS
-        self.forever += crowd and node.words is not None and _many(node.words)
+        self.forever += crowd and node.words is not None and many(node.words)
         try:
             for value in values:
                 self.state.variables[node.name] = value.replace(SPLIT, UNKNOWN)
                 out.append(self._twice(partial(self.run, node.body, stdin)))
         finally:
-            self.forever -= crowd and node.words is not None and _many(node.words)
-        return _joined(out)
+            self.forever -= crowd and node.words is not None and many(node.words)
+        return joined(out)
 
     def _cfor(self, node: CFor, stdin: str | None) -> str:
         self.expand.arithmetic(node.head)
@@ -396,7 +364,7 @@ class Interpreter:
             ends.append(branch)
         for end in ends:
             self.state.join(end)
-        return _joined(out)
+        return joined(out)
 
     def _function(self, node: Function, stdin: str | None) -> str:
         if node.name in _SHADOWED:
@@ -458,7 +426,7 @@ class Interpreter:
         if marks.globbed(path):
             found = [held for name, held in self.state.files.items() if fits(name, path)]
             if found:
-                return _joined([*found, UNKNOWN])
+                return joined([*found, UNKNOWN])
         return self.sink.held_by(path)
 
     def _redirects(self, redirects: list[Redirect], call: Call) -> list[tuple[str, str, str]]:
@@ -564,13 +532,11 @@ class Interpreter:
             for assign in node.arrays:
                 self.assign(assign, None)
         if env:
-            saved = {name: self.state.variables.get(name, _MISSING) for name in env}
+            saved = {name: self.state.variables[name] for name in env if name in self.state.variables}
             out = self._with(env, call)
-            for name, value in saved.items():
-                if value is _MISSING:
-                    self.state.variables.pop(name, None)
-                else:
-                    self.state.variables[name] = value  # type: ignore[assignment]
+            for name in env:
+                self.state.variables.pop(name, None)
+            self.state.variables.update(saved)
         else:
             out = self.call(call)
         return self._into(files, out, call) if files else out
@@ -619,8 +585,8 @@ class Interpreter:
         if assign.values is not None:
             fields: list[str] = []
             for word in assign.values:
-                keyed = _keyed(word)
-                fields += self.expand.word(keyed) if keyed is not None else self.expand.word(word)
+                value = keyed(word)
+                fields += self.expand.word(value) if value is not None else self.expand.word(word)
             if assign.append:
                 held = variables.get(assign.name)
                 fields = [
@@ -775,82 +741,4 @@ class Interpreter:
             self.parallel = parallel
             self.active.pop()
             self.state.parameters = saved
-        return _joined(out)
-
-
-def written(state: State, path: str) -> str | None:
-    """Return the text of a file that was written in the session; None for any other."""
-    text = state.files.get(path)
-    if text is None:
-        place = path
-        while "/" in place:
-            place = place.rpartition("/")[0]
-            text = state.files.get(place + "/*")
-            if text is not None:
-                return text
-        if state.crowded:
-            return UNKNOWN
-    return text
-
-
-class _Missing:
-    pass
-
-
-_MISSING = _Missing()
-
-
-def quoted(text: str) -> str:
-    """Return a word that the shell reads as this text."""
-    if text and re.fullmatch(r"[\w@%+=:,./-]+", text):
-        return text
-    return "'" + text.replace("'", "'\"'\"'") + "'"
-
-
-def _joined(texts: list[str]) -> str:
-    if len(texts) == 1:
-        return texts[0]
-    text = "".join(texts)
-    return text if len(text) <= MAX_OUTPUT else text[:MAX_OUTPUT] + marks.kinds(text[MAX_OUTPUT:])
-
-
-def _leaves(node: Node) -> bool:
-    """Say whether a command certainly leaves the script: `cd x || exit`."""
-    if isinstance(node, Simple) and node.words:
-        return node.words[0].simple in ("exit", "return", "break", "continue")
-    if isinstance(node, Group) and not node.subshell and node.body.items:
-        return _leaves(node.body.items[-1].node)
-    return False
-
-
-def _constant(node: Node) -> bool:
-    if not isinstance(node, Simple) or node.redirects or node.assigns:
-        return False
-    words = [word.simple for word in node.words]
-    return words in (["true"], [":"]) or words == ["[", "1", "]"]
-
-
-def _many(words: tuple[Word, ...]) -> bool:
-    """Say whether a list of a loop is a count that is made up, not a list of things that exist."""
-    for word in words:
-        for part in word.parts:
-            if isinstance(part, Sub) and part.body.items:
-                first = part.body.items[0].node
-                if isinstance(first, Simple) and first.words and first.words[0].simple == "seq":
-                    return True
-            if isinstance(part, Lit) and ".." in part.text and "{" in part.text:
-                return True
-    return False
-
-
-def _keyed(word: Word) -> Word | None:
-    """Return the value of ``[key]=value`` in an array; None for an ordinary word."""
-    if word.parts and isinstance(word.parts[0], Lit):
-        match = re.match(r"\[[^\]]*\]=", word.parts[0].text)
-        if match and not word.parts[0].quoted:
-            rest = word.parts[0].text[match.end() :]
-            return Word((Lit(rest, False), *word.parts[1:]), word.span)
-    return None
-
-
-__all__ = ["Call", "Interpreter", "Proc", "Sink", "quoted"]
+        return joined(out)

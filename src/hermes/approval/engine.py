@@ -14,6 +14,7 @@ from functools import partial
 from . import Decision, Program, Request, _text
 from . import _marks as marks
 from ._builtins import BUILTINS
+from ._call import Call
 from ._carriers import carriers, file
 from ._code import CODE
 from ._effects import EFFECTS
@@ -21,7 +22,7 @@ from ._paths import Classes, normal, on_disk
 from ._policy import Finding, Policy
 from ._programs import PROGRAMS
 from ._rules import Rule, Rules, shipped, shipped_rules, user_rules
-from ._run import Call, Interpreter
+from ._run import Interpreter
 from ._state import SessionState, State
 from ._syntax import Unparsable
 
