@@ -33,11 +33,7 @@ _BACKTICK = re.compile(
     r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]"
 )
 _RUNS_UNKNOWN = re.compile(
-    r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|"
-    r"class_eval|Function|syscall|call_user_func|assert|"
-    r"create_function)\s*\(?\s*(?![\"'`)\s;,]|\$\w+\s*=[^=])[@$\w(]|"
-    r"\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|"
-    r"dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\("
+    r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\("
 )
 _DELETES = re.compile(
     r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|"
@@ -116,7 +112,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         for match in list(_BACKTICK.finditer(code))[:20]:
             found = next((one for one in match.groups() if one), "")
             shell(run, call, unescape(found))
-    if _RUNS_UNKNOWN.search(code):
+    if _RUNS_UNKNOWN.search(_ANY_STRING.sub('""', code)):
         run.note("code-runs", f"{language} code that runs what is not known")
     for expression in (_WRITES, _OPENS_RUBY):
         for match in list(expression.finditer(code))[:20]:
@@ -136,6 +132,7 @@ _SENDS = re.compile(
     r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE
 )
 _EXECUTED = re.compile(_STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + _STRING + r"\s*!!?(?=\s|$)")
+_ANY_STRING = re.compile(_STRING)
 _NEXT = re.compile(r"\s*(,\s*\[?|\.\.?|\+|\s)\s*" + _STRING)
 
 

@@ -285,6 +285,8 @@ class Expander:
                 return state.parameters[0] if state.parameters else "bash"
             if state.parameters is None:
                 return UNKNOWN
+            if any(SPLIT in one for one in state.parameters[1 : number + 1]):
+                return UNKNOWN  # how many words come before it is not known
             return state.parameters[number] if number < len(state.parameters) else ""
         if name in state.variables:
             return state.variables[name]
@@ -355,6 +357,12 @@ class Expander:
         return value
 
     def _element(self, name: str, index: str) -> Value:
+        keyed = self.state.variables.get(f"{name}[{index}]")
+        if isinstance(keyed, str):
+            return keyed
+        number = self.state.variables.get(index)
+        if isinstance(number, str) and number.isdigit():
+            index = number
         value = self.state.variables.get(name)
         if value is None:
             value = self.get(name) if name not in self.state.variables else ""
@@ -367,6 +375,8 @@ class Expander:
             return list(value)
         if re.fullmatch(r"-?\d+", index):
             number = int(index)
+            if any(SPLIT in one for one in (value[:number] if number >= 0 else value)):
+                return UNKNOWN
             return value[number] if -len(value) <= number < len(value) else ""
         return UNKNOWN + "".join(sorted({mark for one in value for mark in one if mark in marks.kinds(one)}))
 

@@ -91,7 +91,7 @@ class Interpreter:
         self.place = ""
         self.root = False
         self.captured = False
-        self.active: list[str] = []
+        self.active: list[tuple[str, int]] = []
         self.parallel = 0
         self.forever = 0
         self.source = ""
@@ -285,6 +285,14 @@ class Interpreter:
                 covered = True
             branch = self.state.fork()
             out.append(self.within(branch, partial(self.run, body, stdin)))
+            if (
+                condition is not None
+                and not ends
+                and len(condition.items) == 1
+                and constant(condition.items[0].node)
+            ):
+                covered, ends = True, [branch]
+                break
             ends.append(branch)
         if covered:
             first = ends.pop()
@@ -362,6 +370,9 @@ class Interpreter:
             branch = before.fork()
             out.append(self.within(branch, partial(self.run, body, stdin)))
             ends.append(branch)
+            if True in fit and None not in fit and len(ends) == 1:
+                self._become(branch)
+                return joined(out)
         for end in ends:
             self.state.join(end)
         return joined(out)
@@ -572,6 +583,8 @@ class Interpreter:
         if assign.index is not None:
             index = self.expand.text(assign.index)
             self.expand.check_arithmetic(index)
+            if not index.isdigit() and len(index) < 200:
+                variables[f"{assign.name}[{index}]"] = self.expand.text(assign.value)
             held = variables.get(assign.name)
             values = list(held) if isinstance(held, list) else [held or ""] if isinstance(held, str) else []
             text = self.expand.text(assign.value)
@@ -718,7 +731,8 @@ class Interpreter:
 
     def function(self, name: str, bodies: tuple[Node, ...], call: Call) -> str:
         """Follow the body of a function."""
-        if name in self.active:
+        bodies = tuple(body for body in bodies if (name, id(body)) not in self.active)
+        if not bodies:
             if self.parallel:
                 self.note("fork-bomb", f"the function {name} starts itself over and over", "block")
             return UNKNOWN
@@ -726,19 +740,19 @@ class Interpreter:
             raise Unparsable("functions are nested too deeply")
         self.called.add(name)
         saved = self.state.parameters
-        self.active.append(name)
         self.depth += 1
         parallel, self.parallel = self.parallel, 0
         out: list[str] = []
         try:
             for body in bodies:
-                self.state.parameters = None if SPLIT in call.argv[1:] else (name, *call.argv[1:])
-                if self.state.parameters is None:
-                    self.state.parameters = (name, *call.argv[1:])
-                out.append(self.run(body, call.stdin))
+                self.state.parameters = (name, *call.argv[1:])
+                self.active.append((name, id(body)))
+                try:
+                    out.append(self.run(body, call.stdin))
+                finally:
+                    self.active.pop()
         finally:
             self.depth -= 1
             self.parallel = parallel
-            self.active.pop()
             self.state.parameters = saved
         return joined(out)
