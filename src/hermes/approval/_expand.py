@@ -369,15 +369,16 @@ class Expander:
         if isinstance(value, str):
             if index in ("@", "*", "0"):
                 return [value] if value and index != "0" else value
-            return UNKNOWN if marks.unknown(value) else ""
+            # An index that is a name or a sum may come to 0.
+            return "" if index.isdigit() and not marks.unknown(value) else UNKNOWN
         assert isinstance(value, list)
         if index in ("@", "*"):
             return list(value)
         if re.fullmatch(r"-?\d+", index):
-            number = int(index)
-            if any(SPLIT in one for one in (value[:number] if number >= 0 else value)):
+            place = int(index)
+            if any(SPLIT in one for one in (value[:place] if place >= 0 else value)):
                 return UNKNOWN
-            return value[number] if -len(value) <= number < len(value) else ""
+            return value[place] if -len(value) <= place < len(value) else ""
         return UNKNOWN + "".join(sorted({mark for one in value for mark in one if mark in marks.kinds(one)}))
 
     def _indirect(self, raw: Value, part: Var) -> str | list[str]:

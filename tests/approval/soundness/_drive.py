@@ -3,6 +3,7 @@
 Standard library only. Reads a list of lines as JSON, prints a list of booleans.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -17,17 +18,14 @@ os.chmod(f"/usr/local/bin/{marker}", 0o755)
 out = []
 for line in lines:
     open(log, "w").close()
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            subprocess.run(
-                ["bash", "-c", line],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=10,
-            )
-        except subprocess.TimeoutExpired:
-            pass
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(
+            ["bash", "-c", line],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=10,
+        )
     out.append(os.path.getsize(log) > 0)
 print(json.dumps(out))

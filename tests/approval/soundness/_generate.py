@@ -1,7 +1,7 @@
 """Invents command lines that run a marker program through every technique that the engine claims to follow.
 
-Each line is made of a way to spell the marker, ways to carry it, one within the other, and something around it. The
-same choices with ``echo`` in place of the marker give its harmless twin.
+Each line is made of a way to spell the marker, ways to carry it, one within the other, and something around
+it. The same choices with ``echo`` in place of the marker give its harmless twin.
 """
 
 from __future__ import annotations
@@ -205,7 +205,8 @@ CARRIERS: list[Carrier] = [
         f"python3 -c {quote('import subprocess as s; s.run(' + repr(['bash', '-c', line]) + ')')}"
     ),
     lambda line, _: (
-        f"python3 - <<'XEOF'\nfrom os import system as run\nrun({quote_python('bash -c ' + quote(line))})\nXEOF"
+        "python3 - <<'XEOF'\nfrom os import system as run\n"
+        f"run({quote_python('bash -c ' + quote(line))})\nXEOF"
     ),
     lambda line, _: _make(line),
     lambda line, _: f"perl -e {quote(_PERL + quote_perl(line) + chr(41))}",

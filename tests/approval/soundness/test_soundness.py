@@ -1,4 +1,4 @@
-"""What really runs was foreseen: invented lines are run in a container, a marker in place of what is dangerous.
+"""What really runs was foreseen: invented lines run in a container, with a marker for what is dangerous.
 
 ``HERMES_SOUNDNESS`` is how many lines; the whole measurement is 10,000.
 """
