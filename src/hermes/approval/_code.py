@@ -33,7 +33,7 @@ _BACKTICK = re.compile(
     r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]"
 )
 _RUNS_UNKNOWN = re.compile(
-    r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\("
+    r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\(|\brunIn(?:New|This)?Context\s*\("
 )
 _DELETES = re.compile(
     r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|"
@@ -251,6 +251,11 @@ class Python(Inline):
                 if word in ("-W", "-X"):
                     continue
                 break
+        _, rest = options_of(words, self.valued)
+        if rest and rest[0].endswith("manage.py") and rest[1:2] in (["shell"], ["shell_plus"]):
+            for index, word in enumerate(rest[:-1]):
+                if word in ("-c", "--command"):
+                    return self.look(run, call, rest[index + 1])
         return super().__call__(run, call)
 
     def module(self, run: Interpreter, call: Call, words: list[str]) -> str:
@@ -401,6 +406,8 @@ def sqlite(run: Interpreter, call: Call) -> str:
         match = re.match(r"\s*\.(?:shell|system)\s+(.+)", one)
         if match:
             shell(run, call, match.group(1))
+            run.note("run-by-option", "a command of sqlite that runs a command")
+        if re.match(r"\s*\.(?:import|read|output|once)\s+['\"]?\|", one):
             run.note("run-by-option", "a command of sqlite that runs a command")
         match = re.match(
             r"\s*\.(?:output|once|backup|save|clone|log|dump|excel)\s+['\"]?([/~][^\s'\"]+)", one

@@ -73,7 +73,7 @@ EFFECTS: dict[str, Effect] = {
     **dict.fromkeys(
         marks.names(
             "ls stat test [ file cd pushd popd which type command basename dirname realpath readlink "
-            "pwd tree du df true false : echo printf lsof id whoami uname date uptime hostname sleep "
+            "pwd tree du df true false : echo printf lsof id whoami uname uptime hostname sleep "
             "wait jobs exit return break continue shift locate whereis arch nproc tty groups users who "
             "w free vmstat lscpu lsblk lsusb lspci seq expr let set shopt umask ulimit declare typeset "
             "local export readonly unalias read mapfile readarray getopts times builtin caller compgen "
@@ -98,4 +98,10 @@ EFFECTS: dict[str, Effect] = {
         ),
         _QUIET,
     ),
+    **dict.fromkeys(
+        marks.names("base32 basenc od hexdump uuencode rot13"), Effect(others.encode, quiet=True)
+    ),
+    "date": Effect(quiet=True),
+    "base64": Effect(others.encode),
+    "xxd": Effect(others.encode),
 }

@@ -390,6 +390,12 @@ def grep(policy: Policy, call: Call, shape: Shape) -> None:
                 policy.note("read-secret", "looks for credentials in a home", call.span)
 
 
+def encode(policy: Policy, call: Call, shape: Shape) -> None:
+    """Programs that make a text unreadable: a credential that goes through one is on its way out."""
+    if call.stdin is not None and any(mark in call.stdin for mark in (ENVIRON, marks.SECRET, marks.KEY)):
+        policy.note("show-secret", "encodes credentials or the environment", call.span)
+
+
 def printenv(policy: Policy, call: Call, shape: Shape) -> None:
     from ._expand import secret_name
 

@@ -49,7 +49,7 @@ class Policy:
         allow_regenerable: bool,
         disk: Callable[[str], str] | None,
         links: Mapping[str, str],
-        known: frozenset[str],
+        carrying: frozenset[str],
     ) -> None:
         self.rules = rules
         self.user = user
@@ -69,7 +69,7 @@ class Policy:
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
         self._allowed = False
-        self._known = known
+        self._carrying = carrying
 
     # What the interpreter calls
 
@@ -111,22 +111,29 @@ class Policy:
         self._allowed = False
         if self.user.rules:
             self._by_user(call, shape)
-        if _help(call, shape):
+        if _help(call, shape) or (
+            call.argv[-1] == "--help" and "--" not in call.argv and call.name not in self._carrying | _NO_HELP
+        ):
             return
         if call.name == "":
             return
         found = self.rules.find(call, shape)
         for rule in found:
             self._apply(rule, call)
-        if not found and call.name not in self._known:
+        if not found and call.name not in _OWN_WORDS and (call.name not in EFFECTS or call.name in _CLIENTS):
             self._generic(call)
         self._effects(call, shape)
 
     def _generic(self, call: Call) -> None:
         """Judge a program that nothing is known of by the words that such programs share."""
-        operands = [word for word in call.argv[1:6] if word[:1] != "-"]
-        if any(_DESTROYS.fullmatch(word) for word in operands[:2]):
-            self.note("destroys", f"{call.name}: {' '.join(map(marks.shown, operands[:2]))}", call.span)
+        if call.name in self._carrying or any(
+            word.startswith(("--dry-run", "--check", "--help", "--dryrun")) for word in call.argv
+        ):
+            return
+        operands = [word for word in call.argv[1:7] if word[:1] != "-"]
+        told = any(_DESTROYS.fullmatch(word) for word in operands[:3])
+        if told or any(_DESTROYS_FLAG.match(word) for word in call.argv[1:10]):
+            self.note("destroys", f"{call.name}: {' '.join(map(marks.shown, call.argv[1:4]))}", call.span)
 
     def redirect(self, op: str, path: str, content: str, call: Call) -> None:
         self.details.append(f"{op}{path}")
@@ -377,10 +384,25 @@ def _names(word: str) -> list[str]:
 
 
 _DESTROYS = re.compile(
-    r"destroy|destroy-\w+|delete|delete-[\w-]+|purge|nuke|wipe|teardown|tear-down|"
-    r"factory-reset|drop|drop-[\w-]+|terminate|undeploy|decommission|obliterate|erase"
+    r"(?:[\w.-]+[-:])?(?:destroy|delete|purge|nuke|wipe|teardown|"
+    r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"
+    r"(?:[-:][\w.-]+)?|decommission|dropall|deleteall"
 )
 _SEARCHES = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "wc"))
+_DESTROYS_FLAG = re.compile(
+    r"--(?:delete|purge|destroy|wipe|erase|drop|unregister|"
+    r"factory-reset|remove-all|nuke|obliterate)(?:-all)?$"
+)
+# Programs whose own words have such names and mean less, and which have rules of their own.
+_OWN_WORDS = marks.names(
+    "git gh glab npm yarn pnpm bun npx pip pip3 poetry uv pipenv cargo go "
+    "make gmake docker podman nerdctl docker-compose kubectl oc "
+    "python python3 node ruby perl php java mvn gradle gradlew rake "
+    "rails bundle mix pytest jest vitest tox nox cmake ninja "
+    "hermes hermes-places claude codex aider redis-cli psql mysql "
+    "sqlite3 mongosh tmux screen task-x code vim nvim emacs brew"
+)
+_CLIENTS = marks.names("aws az gcloud gsutil rclone mc b2 s3cmd s5cmd azcopy")
 _NO_HELP = frozenset(("find", "ssh", "xargs", "env", "bash", "sh", "eval", "source", "."))
 
 

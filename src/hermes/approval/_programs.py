@@ -294,6 +294,11 @@ def unpack(run: Interpreter, call: Call) -> str:
     return marks.kinds(source) if to_stdout or call.name != "tar" else filtered(run, call)
 
 
+def history(run: Interpreter, call: Call) -> str:
+    """What was typed before: it may hold secrets, as the environment may."""
+    return UNKNOWN + ENVIRON
+
+
 def number(run: Interpreter, call: Call) -> str:
     """A program that prints a number, a date or the like."""
     return marks.NUMBER
@@ -443,6 +448,7 @@ PROGRAMS: dict[str, Handler] = {
         marks.names("date gdate uuidgen nproc uptime arch uname tty expr bc factor cksum"), number
     ),
     "mktemp": temporary,
+    "history": history,
     "seq": sequence,
     "basename": basename,
     "dirname": dirname,

@@ -456,7 +456,9 @@ class _Reader:
     def method(self, node: ast.Call, attribute: str, args: list[Any]) -> None:
         func = node.func
         assert isinstance(func, ast.Attribute)
-        if attribute in _METHODS:
+        if attribute == "delete" and not args and "objects" in ast.dump(func.value)[:2000]:
+            self.run.note("sql", "Python code that deletes rows of a database")
+        elif attribute in _METHODS:
             head = self.value(func.value)
             if isinstance(head, str) and attribute in ("unlink", "rmdir"):
                 self.run.sink.command(_rm(self.call, head, "-f"))

@@ -16,8 +16,7 @@ from . import _marks as marks
 from ._builtins import BUILTINS
 from ._call import Call
 from ._carriers import carriers, file
-from ._code import CODE
-from ._effects import EFFECTS
+from ._code import CODE, Inline
 from ._paths import Classes, normal, on_disk
 from ._policy import Finding, Policy
 from ._programs import PROGRAMS
@@ -86,7 +85,7 @@ class Engine:
         for name in self._handlers:
             if name in wrapped and name in CODE:
                 raise ValueError(f"{name} is both a wrapper and a language")
-        self._names = self._rules.names | frozenset(self._handlers) | frozenset(EFFECTS)
+        self._carrying = frozenset(wrapped) | {name for name, one in CODE.items() if isinstance(one, Inline)}
 
     def judge(self, request: Request, state: SessionState | None = None) -> Decision:
         """Decide on one request in a session."""
@@ -171,7 +170,7 @@ class Engine:
             allow_regenerable=self._allow_regenerable,
             disk=disk,
             links=state.links,
-            known=self._names,
+            carrying=self._carrying,
         )
 
     def _floor(self, request: Request, policy: Policy, session: SessionState | None) -> Decision:
