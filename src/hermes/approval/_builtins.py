@@ -168,6 +168,9 @@ def declare(run: Interpreter, call: Call) -> str:
         if "n" in flags and call.argv[0] != "export":
             run.state.variables[plain.group()] = UNKNOWN
             continue
+        if ("a" in flags or "A" in flags) and value.startswith("("):
+            run.state.variables[plain.group()] = [SPLIT]
+            continue
         if "i" in flags:
             run.expand.check_arithmetic(value)
         if "l" in flags and not marks.marked(value):
@@ -417,7 +420,7 @@ def test(run: Interpreter, call: Call) -> str:
 def let(run: Interpreter, call: Call) -> str:
     for word in call.argv[1:]:
         name, equals, value = word.partition("=")
-        run.expand.check_arithmetic(value if equals else word)
+        run.expand.check_arithmetic(word)
         if equals and _NAME.fullmatch(name):
             run.state.variables[name] = value if value.isdigit() else UNKNOWN
     return ""
@@ -435,6 +438,8 @@ def hash_(run: Interpreter, call: Call) -> str:
 def complete(run: Interpreter, call: Call) -> str:
     words = call.argv[1:]
     for index, word in enumerate(words):
+        if word == "-W" and index + 1 < len(words):
+            run.expand.check_arithmetic(words[index + 1])
         if word == "-C" and index + 1 < len(words):
             run.subshell(partial(run.script, words[index + 1]))
     return UNKNOWN

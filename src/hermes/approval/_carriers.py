@@ -19,7 +19,7 @@ from ._state import State
 from ._syntax import Unparsable
 
 Handler = Callable[[Interpreter, Call], str]
-_ASSIGN = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_ASSIGN = re.compile(r"([^=\s-][^=\s]*)=(.*)", re.DOTALL)
 
 
 class Wrapper:

@@ -46,6 +46,8 @@ _NOT_TOOL = re.compile(
 
 def variable_rule(name: str, value: str) -> str:
     """Return the rule that setting a variable to a value meets; empty for none."""
+    if name.startswith("BASH_FUNC_"):
+        return "environment"
     if name in _LOADED:
         return "environment" if value != "" else ""
     if name in _RUN:

@@ -41,7 +41,7 @@ class Expander:
         state: State,
         *,
         home: str,
-        run: Callable[[Seq, State], str],
+        run: Callable[[Seq, State, str | None], str],
         note: Callable[[str, str], None],
         evaluate: Callable[[str], None],
     ) -> None:
@@ -218,7 +218,7 @@ class Expander:
         if isinstance(part, Var):
             return self._variable(part)
         if isinstance(part, Sub):
-            return marks.output(self._run(part.body, self.state.fork())).rstrip("\n")
+            return marks.output(self._run(part.body, self.state.fork(), None)).rstrip("\n")
         if isinstance(part, Arith):
             return self.arithmetic(part)
         if isinstance(part, Proc):
@@ -230,13 +230,11 @@ class Expander:
         state = self.state.fork()
         path = f"/dev/fd/{len(self.state.files) + 1000}"
         if part.direction == "<":
-            self.state.write(path, self._run(part.body, state))
+            self.state.write(path, self._run(part.body, state, None))
         else:
-            self._into(part.body, state, path)
+            # What is written to it is not followed: it is text that a command printed.
+            self._run(part.body, state, UNKNOWN + marks.OUTPUT)
         return path
-
-    def _into(self, body: Seq, state: State, path: str) -> None:
-        self._run(body, state)
 
     def arithmetic(self, part: Arith) -> str:
         text = self.text(part.inner)

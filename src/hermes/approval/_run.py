@@ -174,7 +174,7 @@ class Interpreter:
         """Do something in a copy of the state."""
         return self.within(self.state.fork(), action, captured=captured)
 
-    def _substitute(self, body: Seq, state: State) -> str:
+    def _substitute(self, body: Seq, state: State, stdin: str | None = None) -> str:
         self.depth += 1
         if self.depth >= MAX_DEPTH:
             raise Unparsable("scripts are nested too deeply")
@@ -186,7 +186,7 @@ class Interpreter:
                     # $(< file)
                     path = self.path(self.expand.text(lone.redirects[0].target))
                     return self.reading(path)
-            return self.within(state, partial(self.run, body), captured=True)
+            return self.within(state, partial(self.run, body, stdin), captured=True)
         finally:
             self.depth -= 1
 
@@ -440,6 +440,12 @@ class Interpreter:
                 return joined([*found, UNKNOWN])
         return self.sink.held_by(path)
 
+    def _given(self, descriptor: str, text: str) -> None:
+        """Remember what can be read from a descriptor other than the input."""
+        self.state.descriptors[descriptor] = text
+        if descriptor.isdigit():
+            self.state.write(f"/dev/fd/{descriptor}", text)
+
     def _redirects(self, redirects: list[Redirect], call: Call) -> list[tuple[str, str, str]]:
         """Set the input of a call; return what is written: descriptor, operator, path."""
         files: list[tuple[str, str, str]] = []
@@ -448,12 +454,15 @@ class Interpreter:
                 text = self.expand.text(one.target)
                 if one.fd in ("", "0"):
                     call.stdin = text
-                elif one.fd.isdigit():
-                    self.state.write(f"/dev/fd/{one.fd}", text)
+                else:
+                    self._given(one.fd, text)
                 continue
             if one.op == "<<<":
+                text = self.expand.text(one.target) + "\n"
                 if one.fd in ("", "0"):
-                    call.stdin = self.expand.text(one.target) + "\n"
+                    call.stdin = text
+                else:
+                    self._given(one.fd, text)
                 continue
             targets = self.expand.word(one.target)
             target = targets[0] if len(targets) == 1 else self.expand.text(one.target)
@@ -470,6 +479,8 @@ class Interpreter:
             if one.op == "<":
                 if one.fd in ("", "0"):
                     call.stdin = self.reading(path)
+                else:
+                    self._given(one.fd, self.reading(path))
                 self.sink.redirect("<", path, "", call)
                 if path.startswith(("/dev/tcp/", "/dev/udp/")):
                     call.stdin = UNKNOWN + REMOTE
