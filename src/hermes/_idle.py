@@ -16,19 +16,19 @@ CHECK_EVERY = 60.0  # seconds, while something runs
 
 
 async def suspend_when_idle(box: Sandbox, after: float) -> None:
-    """Wait until nothing was asked of a sandbox, and nothing ran in it, for so many seconds; suspend it."""
+    """Suspend a sandbox when nothing was asked of it, and nothing ran in it, for so many seconds."""
     channel = box._channel
     while True:
         left = channel.used + after - time.monotonic()
-        if left > 0 or channel.waits:
+        if left > 0 or box._asked or channel.waits:
             await asyncio.sleep(max(left, min(after, CHECK_EVERY)))
             continue
         used = channel.used
         try:
             busy = any(job.state == "running" for job in await box.jobs())
             channel.used = used  # to ask is no use
-            if not busy:
-                await box.suspend()
+            if not (busy or box._asked or channel.waits):
+                await box._fall_asleep()
                 return
         except HermesError as error:
             warnings.warn(f"the idle sandbox '{box.name}' could not be suspended: {error}", stacklevel=1)

@@ -118,6 +118,8 @@ class Sandbox:
         self._idle: asyncio.Task[None] | None = None
         self._asleep = False  # suspended here since nobody used it; the next use wakes it
         self._slept: Any = None  # the guest that ran then
+        self._sleeping = asyncio.Lock()
+        self._asked = 0  # commands that wait for approval
         self._origin: Origin = "there"
         self._root: str | None = None
 
@@ -234,15 +236,26 @@ class Sandbox:
     async def _suspend_when_idle(self) -> None:
         from ._idle import suspend_when_idle
 
-        guest = self._channel.guest.get("guest")
         await suspend_when_idle(self, self._life.idle_stop)
-        self._asleep, self._slept = True, guest
+
+    async def _fall_asleep(self) -> None:
+        """Suspend the place until the next use, which waits meanwhile."""
+        async with self._sleeping:
+            self._asleep, self._slept = True, self._channel.guest.get("guest")
+            try:
+                await self.suspend()
+            except BaseException:
+                self._asleep = False
+                raise
 
     async def _awake(self) -> None:
         """Wake the place if it was suspended for being idle."""
         if not self._asleep:
             return
-        await self.resume()
+        async with self._sleeping:
+            if not self._asleep:
+                return
+            await self.resume()
         if self._channel.guest.get("guest") != self._slept:
             warnings.warn(
                 f"'{self.name}' was switched off while nobody used it: its sessions begin anew",
@@ -301,9 +314,10 @@ class Sandbox:
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
         idle, self._idle = self._idle, None
-        if idle is not None and idle is not asyncio.current_task():
-            idle.cancel()
-        self._asleep = False
+        if idle is None or idle is not asyncio.current_task():
+            self._asleep = False
+            if idle is not None:
+                idle.cancel()
         channel, self._open_channel = self._open_channel, None
         if self._gate is not None:
             self._gate.forget_all()
@@ -448,15 +462,19 @@ class Sandbox:
         """
         if self._gate is None:
             return None
-        return await self._gate.command(
-            kind,
-            raw.decode("utf-8", "surrogateescape"),
-            session=session,
-            cwd=options.get("cwd"),
-            env=options.get("env"),
-            stdin=options.get("stdin"),
-            moves=moves,
-        )
+        self._asked += 1
+        try:
+            return await self._gate.command(
+                kind,
+                raw.decode("utf-8", "surrogateescape"),
+                session=session,
+                cwd=options.get("cwd"),
+                env=options.get("env"),
+                stdin=options.get("stdin"),
+                moves=moves,
+            )
+        finally:
+            self._asked -= 1
 
     def _moved(self, error: HermesError, session: str | None, tries: int) -> None:
         """Return when a command was not run because another client came first, so that it is judged again."""

@@ -214,12 +214,14 @@ async def run_command(
     feed: AsyncIterable[bytes] | None = None
     if isinstance(stdin, str):
         stdin = text_bytes(stdin, "the standard input")
-    if isinstance(stdin, bytes | bytearray | memoryview):
+    if stdin is None:
+        pass
+    elif isinstance(stdin, bytes | bytearray | memoryview):
         if len(stdin) <= INLINE_STDIN:
             args["stdin"], raw = "inline", raw + bytes(stdin)
         else:
             args["stdin"], feed = "stream", _whole(bytes(stdin))
-    elif stdin is not None:
+    else:
         args["stdin"], feed = "stream", stdin
     if on_output is not None or on_stderr is not None:
         args["live"] = True
@@ -254,7 +256,7 @@ async def _collect(channel: Channel, stream: Stream, limit: int) -> Result:
     except asyncio.CancelledError:
         stream.cancel()
         raise
-    heads = body.get("heads")
+    heads = body.get("heads", {})
     cut = {}
     for chan, pieces in parts.items():
         data = b"".join(pieces)
@@ -323,18 +325,14 @@ async def _whole(data: bytes) -> AsyncIterable[bytes]:
 def build_result(channel: Channel, body: Mapping[str, Any], cut: Mapping[int, tuple[bytes, bytes]]) -> Result:
     """Return the result from what the guest says and the outputs as head and tail."""
     try:
-        sizes = {int(chan): int(size) for chan, size in body["sizes"].items()}
+        sizes = {int(chan): int(size) for chan, size in body.get("sizes", {}).items()}
         spill = _spill(channel, body.get("spill")) if body.get("truncated") else None
-        nothing = (b"", b"")
-        outputs = {
-            chan: _joined(cut.get(chan, nothing), sizes.get(chan, 0), spill, chan) for chan in (OUT, ERR)
-        }
         timed_out = body["state"] in ("timed_out", "expired")
         return Result(
             status="timed_out" if timed_out else "ok",
             exit_code=int(body["exit_code"]),
-            stdout=outputs[OUT],
-            stderr=outputs[ERR],
+            stdout=_joined(cut[OUT], sizes.get(OUT, 0), spill, OUT),
+            stderr=_joined(cut[ERR], sizes.get(ERR, 0), spill, ERR),
             duration=float(body["duration"]),
             timed_out=timed_out,
             truncated=bool(body.get("truncated")),

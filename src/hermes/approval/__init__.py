@@ -51,9 +51,6 @@ UNKNOWN = "…"
 USER_RULE = "user-"
 """What the ids begin with of rules that come of ``approvals.deny``, ``ask`` and ``allow``."""
 
-ENGINE = False
-"""Whether hermes's own rules judge; without them everything is allowed that no judge was given for."""
-
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What is about to happen.
@@ -178,18 +175,21 @@ Advise = Callable[[Request, Decision], Awaitable[str]]
 
 
 def standard_judge(
-    approvals: Approvals, *, agent_home: str | None = None, sudo_password: bool = False
+    approvals: Approvals,
+    *,
+    agent_home: str | None = None,
+    sudo_password: bool = False,
+    look_at_disk: bool = False,
 ) -> Judge:
-    """Return the judge that the configuration asks for.
+    """Return the judge that the configuration asks for: hermes's own rules, and the user's.
 
+    :param look_at_disk: the place is this machine: symbolic links are followed
     :raises ConfigError: one of the user's rules is none
     """
-    if not ENGINE:
-        return AllowAll()
-    from .engine import Engine  # type: ignore[import-not-found]
+    from .engine import Engine
 
     try:
-        judge: Judge = Engine(
+        return Engine(
             rules=approvals.rules,
             deny=approvals.deny,
             ask=approvals.ask,
@@ -197,10 +197,10 @@ def standard_judge(
             allow_regenerable=approvals.allow_regenerable,
             sudo_password=sudo_password,
             agent_home=agent_home,
+            look_at_disk=look_at_disk,
         )
     except ValueError as error:
         raise ConfigError(f"approvals: {error}") from error
-    return judge
 
 
 def decide(judge: Judge, request: Request, state: SessionState | None = None) -> Decision:

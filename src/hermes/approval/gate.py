@@ -226,6 +226,9 @@ class Gate:
     async def decide(self, request: Request, state: Any = None) -> Decision:
         """Return the judge's own decision; off the event loop where the judge looks at the disk."""
         if getattr(self.judge, "looks_at_disk", False):
+            found: Decision | None = self.judge.judge_at_once(request, state)  # type: ignore[attr-defined]
+            if found is not None and request.stdin is None:
+                return found
             return await asyncio.to_thread(decide, self.judge, request, state)
         return decide(self.judge, request, state)
 

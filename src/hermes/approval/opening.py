@@ -59,7 +59,7 @@ def gate_for(
 
         advise = Advisor(settings.advisor)
     return Gate(
-        judge or standard_judge(settings, agent_home=agent_home),
+        judge or standard_judge(settings, agent_home=agent_home, look_at_disk=here),
         Place(
             backend=facts.backend,
             # One machine, and its paths mean the same in all sandboxes; elsewhere each has its own.

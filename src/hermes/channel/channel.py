@@ -117,9 +117,8 @@ class Stream:
         self._channel = channel
         self._flow = Flow(channel._link, ident)
         self._reply: asyncio.Future[Reply] = channel._loop.create_future()
-        self._credit = asyncio.Event()
         self._queue: deque[tuple[int, bytes]] = deque()
-        self._arrived = asyncio.Event()
+        self._moved = asyncio.Event()  # something came: data, credit, the end
         self._ended = False
 
     async def send(self, data: bytes, chan: int = 0) -> None:
@@ -128,8 +127,8 @@ class Stream:
         while view and not self._reply.done():
             room = min(self._flow.credit, self._channel._link.chunk)
             if room <= 0:
-                self._credit.clear()
-                await self._credit.wait()
+                self._moved.clear()
+                await self._moved.wait()
                 continue
             self._flow.send(bytes(view[:room]), chan)
             self._channel._flush()
@@ -161,7 +160,7 @@ class Stream:
             self._channel._flush()
         if not self._reply.done():
             self._reply.cancel()
-        self._wake()
+        self._moved.set()
 
     def __aiter__(self) -> AsyncIterator[tuple[int, bytes]]:
         return self._chunks()
@@ -174,8 +173,8 @@ class Stream:
                 self._grant(len(data))
             if self._ended or self._reply.done():
                 return
-            self._arrived.clear()
-            await self._arrived.wait()
+            self._moved.clear()
+            await self._moved.wait()
 
     def _grant(self, size: int) -> None:
         if not self._reply.done():
@@ -190,13 +189,13 @@ class Stream:
                 self._flow.grant(len(body))
             else:
                 self._queue.append((chan, body))
-                self._arrived.set()
+                self._moved.set()
         elif kind == CREDIT:
             self._flow.granted(body)
-            self._credit.set()
+            self._moved.set()
         elif kind == EOF:
             self._ended = True
-            self._wake()
+            self._moved.set()
 
     def abort(self, error: HermesError) -> None:
         """Give the call up with an error for whoever waits."""
@@ -211,17 +210,13 @@ class Stream:
             self._fail(error_from(self.operation, obj))
         else:
             self._reply.set_result(Reply(obj, raw))
-        self._wake()
+        self._moved.set()
 
     def _fail(self, error: HermesError) -> None:
         if not self._reply.done():
             self._reply.set_exception(error)
             self._reply.exception()  # it is raised again to whoever waits; nobody waiting is no fault
-        self._wake()
-
-    def _wake(self) -> None:
-        self._credit.set()
-        self._arrived.set()
+        self._moved.set()
 
 
 class _Wire:

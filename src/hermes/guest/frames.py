@@ -23,6 +23,7 @@ PROTOCOL = 1
 MAGIC = 0xE5
 MARK = b"\x1e"
 HEADER = struct.Struct("!BBBxIQQI")
+HEADER_SIZE = HEADER.size
 LENGTH = struct.Struct("!I")
 
 MAX_BODY = 1 << 20
@@ -70,9 +71,8 @@ class Binary:
     chunk = CHUNK
 
     def __init__(self) -> None:
-        self._rest = b""
-        self._need = HEADER.size
-        self._parts: List[bytes] = []
+        self._need = HEADER_SIZE
+        self._parts: List[bytes] = []  # of a frame that is not whole yet
         self._held = 0
 
     @staticmethod
@@ -81,29 +81,29 @@ class Binary:
 
     def feed(self, data: bytes) -> List[Frame]:
         """Take bytes as they come and return the frames they complete."""
-        self._parts.append(data)
-        self._held += len(data)
-        if self._held < self._need:
-            return []
-        data = b"".join(self._parts) if len(self._parts) > 1 else data
+        if self._parts:
+            self._parts.append(data)
+            self._held += len(data)
+            if self._held < self._need:
+                return []
+            data = b"".join(self._parts)
+            self._parts, self._need = [], HEADER_SIZE
         frames: List[Frame] = []
         at, end = 0, len(data)
-        self._need = HEADER.size
-        while end - at >= HEADER.size:
+        while end - at >= HEADER_SIZE:
             magic, kind, chan, stream, seq, ack, size = HEADER.unpack_from(data, at)
             if magic != MAGIC or kind not in KINDS:
                 raise ProtocolError("not a frame: %r" % data[at : at + 16])
             if size > MAX_BODY:
                 raise ProtocolError("a frame of %d bytes (at most %d)" % (size, MAX_BODY))
-            start = at + HEADER.size
+            start = at + HEADER_SIZE
             if end - start < size:
-                self._need = HEADER.size + size
+                self._need = HEADER_SIZE + size
                 break
             at = start + size
             frames.append((kind, chan, stream, seq, ack, data[start:at]))
-        rest = data[at:]
-        self._parts = [rest] if rest else []
-        self._held = len(rest)
+        if at < end:
+            self._parts, self._held = [data[at:]], end - at
         return frames
 
 

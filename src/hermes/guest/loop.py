@@ -9,7 +9,9 @@ import time
 import traceback
 from typing import Any, Callable, Deque, Dict, List, Optional
 
-READ, WRITE, OVER = select.POLLIN, select.POLLOUT, select.POLLHUP | select.POLLERR
+READ, WRITE = select.POLLIN, select.POLLOUT
+READ_OVER = READ | select.POLLHUP | select.POLLERR
+WRITE_OVER = WRITE | select.POLLHUP | select.POLLERR
 
 
 class Timer:
@@ -36,7 +38,7 @@ class Loop:
         self._order = itertools.count()
         self._soon: Deque[Callable[[], Any]] = collections.deque()
         self._running = False
-        self.before_wait: Optional[Callable[[], None]] = None
+        self.before_wait: Callable[[], None] = lambda: None
 
     def add_reader(self, fd: int, callback: Callable[[], Any]) -> None:
         self._set(fd, 0, callback)
@@ -64,29 +66,23 @@ class Loop:
     def run(self) -> None:
         self._running = True
         while self._running:
-            self._flush()
-            if self._soon:
-                for _ in range(len(self._soon)):
-                    self._call(self._soon.popleft())
-                self._flush()
+            for _ in range(len(self._soon)):
+                self._call(self._soon.popleft())
+            self.before_wait()
             # All looked up first: a callback may close a descriptor, and a new one get its number.
             ready = [(self._callbacks.get(fd), events) for fd, events in self._poll.poll(self._timeout())]
             for pair, events in ready:
                 if pair is None:
                     continue
-                if events & (READ | OVER) and pair[0] is not None:
+                if pair[0] is not None and events & READ_OVER:
                     self._call(pair[0])
-                if events & (WRITE | OVER) and pair[1] is not None:
+                if pair[1] is not None and events & WRITE_OVER:
                     self._call(pair[1])
             now = time.monotonic()
             while self._timers and self._timers[0][0] <= now:
                 callback = heapq.heappop(self._timers)[2].callback
                 if callback is not None:
                     self._call(callback)
-
-    def _flush(self) -> None:
-        if self.before_wait is not None:
-            self.before_wait()
 
     def _timeout(self) -> float:
         if self._soon or not self._running:

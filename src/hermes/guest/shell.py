@@ -278,12 +278,14 @@ class Shell:
     def _next(self) -> None:
         if not self.ready or self.current is not None or not self.queue:
             return
-        if self.state is not None and (self._signalled or self.state.rewrap()):
+        rewrap = self.state.rewrap() if self.state is not None else ""
+        if self.state is not None and (rewrap or self._signalled):
             self._drain_state()
             if not self._fresh and self._patience:  # the line depends on what the last command left
                 self._patience -= 1
                 self.guest.loop.call_later(0.001, self._next)
                 return
+            rewrap = self.state.rewrap()
         task = self.current = self.queue.popleft()
         self._reported = None
         try:
@@ -299,9 +301,7 @@ class Shell:
         task.begin()
         self._number += 1
         task.mark = "%s.%d" % (self.mark, self._number)  # as the shell itself counts
-        self._send(self._line(task))
-        # The shell waits in its redirections until we have opened the other ends.
-        task.starts = Starts()
+        # Before the shell gets its line, or it would wait in its redirections for the other ends.
         try:
             task.readers.append(Reader(task, self._open("o", os.O_RDONLY), OUT, wait=True))
             if not task.merge:
@@ -309,13 +309,15 @@ class Shell:
         except OSError as error:
             self._replace(task, "the session's files are gone (%s)" % error.strerror)
             return
+        task.starts = Starts()
+        self._send(self._line(task, rewrap))
         # A short command is read when it reports, in one go; what takes longer is read as it comes.
         self._timers.append(self.guest.loop.call_later(0.001, task.let_write))
         if task.input is not None:
             self._open_input(task, 0.0005)
 
-    def _line(self, task: ShellTask) -> str:
-        before, after = self.state.rewrap() if self.state is not None else "", ""
+    def _line(self, task: ShellTask, before: str) -> str:
+        after = ""
         if self._signalled:
             before += REST
             self._signalled = False
@@ -550,7 +552,9 @@ class Shell:
         """Read what the shell has dumped, which may wait for it: a pipe holds only so much."""
         try:
             while self._state >= 0:
-                self._dump.append(os.read(self._state, 1 << 18))
+                self._dump.append(os.read(self._state, PIPE_SIZE))
+                if len(self._dump[-1]) < PIPE_SIZE:
+                    break
         except BlockingIOError:
             pass
         whole, end, rest = b"".join(self._dump).rpartition(b"\0")
@@ -596,15 +600,18 @@ class Shell:
         try:
             while self._lines and self._script >= 0:
                 size = os.write(self._script, self._lines[0])
-                self._lines[0] = self._lines[0][size:]
-                if not self._lines[0]:
+                if size < len(self._lines[0]):
+                    self._lines[0] = self._lines[0][size:]
+                else:
                     self._lines.pop(0)
         except BlockingIOError:
-            self.guest.loop.add_writer(self._script, self._push)
-            return
+            self.guest.loop.add_writer(self._script, self._writable)
         except OSError:
-            return  # the shell died; its end is reported by the nanny
+            pass  # the shell died; its end is reported by the nanny
+
+    def _writable(self) -> None:
         self.guest.loop.remove_writer(self._script)
+        self._push()
 
     def _fifo(self, name: str) -> None:
         path = os.path.join(self.dir, name)

@@ -15,25 +15,22 @@ TAIL = 1 << 20
 class Spool:
     """Append-only bytes with a hole in the middle at worst."""
 
+    size = 0  # bytes that came
+    kept = 0  # of those, how many the start (memory or file) has
+    dropped = 0  # bytes of the middle that are gone
+    error: Optional[str] = None
+    _fd = -1
+    _tail_size = 0
+
     def __init__(self, path: str, quota: int) -> None:
         self.path = path
-        self.size = 0  # bytes that came
-        self.kept = 0  # of those, how many the start (memory or file) has
-        self.error: Optional[str] = None
         self._quota = max(quota - TAIL, 0)
         self._head = bytearray()
-        self._fd = -1
         self._tail: Deque[bytes] = collections.deque()
-        self._tail_size = 0
 
     @property
     def on_disk(self) -> bool:
         return self._fd >= 0
-
-    @property
-    def dropped(self) -> int:
-        """Bytes of the middle that are gone."""
-        return self.size - self.kept - self._tail_size
 
     def append(self, data: bytes) -> None:
         self.size += len(data)
@@ -144,4 +141,6 @@ class Spool:
         self._tail.append(data)
         self._tail_size += len(data)
         while self._tail_size - len(self._tail[0]) >= TAIL:
-            self._tail_size -= len(self._tail.popleft())
+            size = len(self._tail.popleft())
+            self._tail_size -= size
+            self.dropped += size

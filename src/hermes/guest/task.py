@@ -68,6 +68,7 @@ class Reader:
             self.pause()
             os.close(self.fd)
             self.fd = -1
+            self.task.readers.remove(self)
 
 
 class Input:
@@ -189,18 +190,20 @@ class Watch:
         self.task.let_write()
         if self.task.done:
             self.task.watches.remove(self)
-            result = self.task.result()
-            result["heads"] = self.heads
+            outcome = self.task.outcome()
+            if self.heads:
+                outcome["heads"] = self.heads
             self.call.on_writable = None
-            self.task.answered(self.call, result)
+            self.task.answered(self.call, outcome)
 
     def _cut(self) -> None:
-        if self.heads:
+        if self.ranges:
             return
         for chan, spool in self.task.spools.items():
+            if not spool.size:
+                continue
             if spool.size <= self.limit and not spool.dropped:
                 self.ranges.append([chan, 0, spool.size])
-                self.heads[str(chan)] = spool.size
             else:
                 head = min(self.limit // 2, spool.kept)
                 tail = max(head, spool.size - (self.limit - self.limit // 2))
@@ -212,39 +215,39 @@ class Task:
     """One command. Subclasses know how it runs and how it is stopped."""
 
     kind = "run"
+    session: Optional[str] = None
+    duration = 0.0
+    state = "queued"  # then running, exited, timed_out, interrupted, expired
+    why = "exited"
+    refused = ""  # why it was never begun
+    exit_code: Optional[int] = None
+    out_of_memory = False
+    cwd = ""
+    tty = -1
+    input: Optional[Input] = None
+    timeout: Optional[float] = None
+    done = False
+    wanted = True  # somebody may still ask for it after its end
+    _kills = 0
+    _timer: Any = None
+    _feeder: Optional[Call] = None
 
     def __init__(self, guest: Guest, command: str, limit: int, merge: bool) -> None:
         self.guest = guest
         guest.next_task += 1
         self.id = guest.next_task
         self.command = command
-        self.session: Optional[str] = None
         self.limit = limit
         self.merge = merge
         self.created = self.started = time.time()
         self._clock = time.monotonic()
-        self.duration = 0.0
-        self.state = "queued"  # then running, exited, timed_out, interrupted, expired
-        self.why = "exited"
-        self.refused = ""  # why it was never begun
-        self.exit_code: Optional[int] = None
-        self.out_of_memory = False
-        self._kills = 0
-        self.cwd = ""
-        self.tty = -1
         self.spools: Dict[int, Spool] = {}
         prefix = "%s/%d" % (guest.state_dir, self.id)
         self.spools[OUT] = Spool(prefix + ".out", guest.quota)
         if not merge:
             self.spools[ERR] = Spool(prefix + ".err", guest.quota)
-        self.readers: List[Reader] = []
-        self.input: Optional[Input] = None
+        self.readers: List[Reader] = []  # those that are open
         self.watches: List[Watch] = []
-        self.timeout: Optional[float] = None
-        self._timer: Any = None
-        self._feeder: Optional[Call] = None
-        self.done = False
-        self.wanted = True  # somebody may still ask for it after its end
         guest.tasks[self.id] = self
 
     @property
@@ -267,10 +270,7 @@ class Task:
 
     def has_strays(self) -> bool:
         """Return whether processes that the command left in the background still hold its output."""
-        return bool(self._open_readers())
-
-    def _open_readers(self) -> List[Reader]:
-        return [reader for reader in self.readers if reader.fd >= 0]
+        return bool(self.readers)
 
     def finish(self, code: int, cwd: str) -> None:
         """Note the end of the command; readers get the rest of its output, then the result."""
@@ -300,11 +300,11 @@ class Task:
 
     def drain(self) -> bool:
         """Read what the pipes hold now; True when no process has any of them open any more."""
-        for reader in self.readers:
+        for reader in self.readers[:]:
             for _ in range(4):  # more than a pipe holds: whatever a writer adds meanwhile is not waited for
                 if not reader.read():
                     break
-        return not self._open_readers()
+        return not self.readers
 
     @property
     def truncated(self) -> bool:
@@ -316,30 +316,36 @@ class Task:
         return dict(self.result(), command=self.command[:4096], strays=self.done and self.has_strays())
 
     def result(self) -> Dict[str, Any]:
-        """Return what a client gets to know about the task."""
-        sizes = {str(chan): spool.size for chan, spool in self.spools.items()}
-        truncated = self.truncated
-        result: Dict[str, Any] = {
-            "id": self.id,
-            "kind": self.kind,
-            "tty": self.tty >= 0,
-            "session": self.session,
-            "pid": self.pid,
+        """Return what a client gets to know about the task, whether it has ended or not."""
+        return dict(
+            self.outcome(),
+            id=self.id,
+            kind=self.kind,
+            tty=self.tty >= 0,
+            session=self.session,
+            pid=self.pid,
+            started=self.started,
+            sizes={str(chan): spool.size for chan, spool in self.spools.items()},
+        )
+
+    def outcome(self) -> Dict[str, Any]:
+        """Return what somebody who waited for the end gets to know."""
+        outcome: Dict[str, Any] = {
             "state": self.state,
             "exit_code": self.exit_code,
-            "out_of_memory": self.out_of_memory,
-            "started": self.started,
             "duration": self.duration if self.done else time.monotonic() - self._clock,
             "cwd": self.cwd,
-            "sizes": sizes,
-            "truncated": truncated,
         }
-        if truncated or self.kind != "run":
-            result["spill"] = {
+        if self.out_of_memory:
+            outcome["out_of_memory"] = True
+        if self.truncated:
+            outcome["truncated"] = True
+            outcome["sizes"] = {str(chan): spool.size for chan, spool in self.spools.items()}
+            outcome["spill"] = {
                 str(chan): [spool.path, spool.size, spool.dropped, spool.error]
                 for chan, spool in self.spools.items()
             }
-        return result
+        return outcome
 
     def watch(self, call: Call, live: bool, offsets: Optional[Dict[int, int]] = None) -> None:
         """Answer *call* with the output and the result."""
@@ -363,11 +369,11 @@ class Task:
             self.watches.remove(watch)
         self.let_write()
 
-    def answered(self, call: Call, result: Dict[str, Any]) -> None:
-        """Send the result; a task that ran for this call alone has served its purpose."""
+    def answered(self, call: Call, outcome: Dict[str, Any]) -> None:
+        """Send the outcome; a task that ran for this call alone has served its purpose."""
         if self.kind == "run" and call.connected and call.task is self:
             self.wanted = False
-        call.reply(result)
+        call.reply(outcome)
 
     def output_came(self) -> None:
         for watch in self.watches:
@@ -384,9 +390,8 @@ class Task:
 
     def let_write(self) -> None:
         """Go on reading when no live reader is too far behind."""
-        readers = self._open_readers()
-        if readers and not self._too_far_behind():
-            for reader in readers:
+        if self.readers and not self._too_far_behind():
+            for reader in self.readers:
                 reader.resume()
 
     def stream_closed(self) -> None:
@@ -402,7 +407,7 @@ class Task:
 
     def close(self) -> None:
         """Release everything. A long output stays on disk while it may be paged."""
-        for reader in self.readers:
+        for reader in self.readers[:]:
             reader.close()
         if self.input is not None:
             self.input.close()
@@ -521,7 +526,7 @@ class Process(Task):
             self.guest.loop.call_later(DRAIN_GRACE, self._finish)
 
     def stream_closed(self) -> None:
-        if self.nanny.status is not None and all(reader.fd < 0 for reader in self.readers):
+        if self.nanny.status is not None and not self.readers:
             self._finish()
 
     def _finish(self) -> None:
@@ -530,7 +535,7 @@ class Process(Task):
 
     def _ended(self) -> None:
         self.drain()
-        for reader in self.readers:
+        for reader in self.readers[:]:
             reader.close()
         self.guest.loop.call_soon(self.guest.forget_tasks)
 

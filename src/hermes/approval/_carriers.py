@@ -1,0 +1,601 @@
+"""Commands that run other commands: wrappers, shells, xargs, find, ssh, containers and the like."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import msgspec
+
+from . import _marks as marks
+from ._call import Call
+from ._marks import OUTPUT, REMOTE, SPLIT, UNKNOWN
+from ._nodes import quoted
+from ._nodes import written as _written
+from ._options import options_of
+from ._run import Interpreter
+from ._state import State
+from ._syntax import Unparsable
+
+Handler = Callable[[Interpreter, Call], str]
+_ASSIGN = re.compile(r"([^=\s-][^=\s]*)=(.*)", re.DOTALL)
+
+
+class Wrapper:
+    """A program that runs the rest of its line as a command, as the table in the rules file says.
+
+    The table's text: options that take a value; ``@N`` for N operands before the command; ``=`` where
+    assignments may
+    stand before it; ``text:-c`` an option whose value is shell text; ``join`` where the rest is shell text;
+    ``root``
+    and ``in:remote`` or ``in:container`` for where it runs.
+    """
+
+    def __init__(self, spec: str) -> None:
+        words = spec.split()
+        self.valued = frozenset(one.removeprefix("text:") for one in words if one.startswith(("-", "text:")))
+        self.texts = frozenset(one.removeprefix("text:") for one in words if one.startswith("text:"))
+        self.skip = next((int(one[1:]) for one in words if one[0] == "@"), 0)
+        self.assigns = "=" in words
+        self.join = "join" in words
+        self.root = "root" in words
+        self.sub = next((one.removeprefix("sub:").split("|") for one in words if one.startswith("sub:")), [])
+        self.place = next((one.removeprefix("in:") for one in words if one.startswith("in:")), "")
+        self.dash = "dash" in words
+        self.fallback = next((one.removeprefix("else:") for one in words if one.startswith("else:")), "")
+
+    def __call__(self, run: Interpreter, call: Call) -> str:
+        words = call.argv[1:]
+        if self.sub:
+            # `npm exec -- x`: the sub-command comes before the command, with options before and after it
+            _, rest = options_of(words, self.valued)
+            if not rest or rest[0] not in self.sub:
+                return marks.kinds(call.stdin or "")
+            words = rest[1:]
+        if self.dash:
+            # Only what follows `--` is the command.
+            if "--" not in words:
+                return marks.kinds(call.stdin or "")
+            words = words[words.index("--") :]
+        found, rest = options_of(words, self.valued)
+        out = ""
+        for name, value in found:
+            if name in self.texts and value:
+                out = run.subshell(partial(run.script, marks.plain(value), call.stdin))
+        env = dict(call.env)
+        if self.assigns:
+            while rest and (match := _ASSIGN.fullmatch(rest[0])):
+                env[match.group(1)] = match.group(2)
+                rest = rest[1:]
+        rest = rest[self.skip :]
+        if self.skip and rest and rest[0] == "--":
+            rest = rest[1:]
+        if self.skip and self.texts and len(rest) >= 2 and rest[0] in self.texts:
+            return run.subshell(partial(run.script, marks.plain(rest[1]), call.stdin))
+        cwd = next((value for name, value in found if name in ("-C", "--chdir", "-D") and value), "")
+        inner = msgspec.structs.replace(
+            call,
+            env=env,
+            cwd=run.path(cwd, call.cwd) if cwd else call.cwd,
+            root=call.root or self.root,
+            place=self.place or call.place,
+        )
+        if not rest:
+            if self.fallback and not out:
+                inner.argv = self.fallback.split(",")
+                return run.call(inner)
+            return out or UNKNOWN
+        return carried(run, inner, rest, joined=self.join)
+
+
+def carried(run: Interpreter, call: Call, words: list[str], *, joined: bool = False) -> str:
+    """Follow words that another command runs, or text that it gives to a shell."""
+
+    def action() -> str:
+        held = run.place, run.root
+        run.place, run.root = call.place, call.root
+        run.state.cwd = call.cwd
+        run.state.variables.update(call.env)
+        try:
+            if joined:
+                return run.script(marks.plain(" ".join(words)), call.stdin)
+            if not words:
+                return ""
+            return run.call(msgspec.structs.replace(call, argv=words))
+        finally:
+            run.place, run.root = held
+
+    if call.place == "":
+        return run.subshell(action)
+    elsewhere = State(None, "~" if call.place == "remote" else "/work")
+    elsewhere.aliases = {}
+    return run.within(elsewhere, action)
+
+
+def env(run: Interpreter, call: Call) -> str:
+    """``env``, whose ``-S`` splits a text into words, and which prints the environment when it runs
+    nothing.
+    """
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        match = re.fullmatch(r"-[iv0]*S(.*)|--split-string=(.*)|--split-string", word, re.DOTALL)
+        if match:
+            text = match.group(1) or match.group(2) or ""
+            rest = words[index + 1 :]
+            if not text and rest:
+                text, rest = rest[0], rest[1:]
+            text = text.replace("\\_", " ")
+            pieces = _split(text)
+            return env(run, msgspec.structs.replace(call, argv=["env", *words[:index], *pieces, *rest]))
+        if not word.startswith("-"):
+            break
+    inner = _ENV(run, call)
+    _, rest = options_of(words, _ENV.valued)
+    while rest and _ASSIGN.fullmatch(rest[0]):
+        rest = rest[1:]
+    return inner if rest else UNKNOWN + marks.ENVIRON
+
+
+def _split(text: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise Unparsable("a text that is split into words has an open quote") from error
+
+
+_ENV = Wrapper("-u --unset -C --chdir --argv0 -a = ")
+
+
+# Shells
+
+_SHELL_VALUED = frozenset(("-O", "+O", "-o", "+o", "--rcfile", "--init-file"))
+
+
+def shell(run: Interpreter, call: Call) -> str:
+    """A shell: its text, its file, or its input."""
+    words = call.argv[1:]
+    index = 0
+    text_wanted = stdin_wanted = False
+    while index < len(words):
+        word = words[index]
+        if word in ("--", "-"):
+            index += 1
+            break
+        if word[:1] not in "-+" or len(word) < 2:
+            break
+        if word in ("--rcfile", "--init-file") and index + 1 < len(words):
+            _file(run, call, run.path(words[index + 1], call.cwd))
+        if word in _SHELL_VALUED or (not word.startswith("--") and word[-1] in "oO"):
+            index += 1
+        if not word.startswith("--") and word[0] == "-":
+            text_wanted = text_wanted or "c" in word
+            stdin_wanted = stdin_wanted or "s" in word
+        elif word in ("--command", "--commands"):
+            text_wanted = True
+        elif word.startswith(("--command=", "--init-command=")):
+            return _text(run, call, word.partition("=")[2], [])
+        index += 1
+    rest = words[index:]
+    if text_wanted:
+        if not rest:
+            return UNKNOWN
+        if rest[0] == "--" and len(rest) > 1:
+            rest = rest[1:]
+        return _text(run, call, rest[0], rest[1:])
+    if rest and not stdin_wanted:
+        path = run.path(rest[0], call.cwd)
+        if path not in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
+            if SPLIT in rest[0] and OUTPUT in rest[0]:
+                run.note("unknown-code", "which file the shell runs is not known")
+            return _file(run, call, path, rest)
+        rest = rest[1:]
+    if call.stdin is None:
+        return UNKNOWN
+    text = call.stdin
+    if not text.strip():
+        return ""
+    if marks.marked(text) and not text.strip(_ALL_MARKS):
+        if REMOTE in text:
+            run.note("remote-code", "a shell runs what comes from the network")
+        elif marks.DECODED in text:
+            run.note("decoded-code", "a shell runs what was decoded from an unreadable text")
+        else:
+            run.note("unknown-code", "a shell runs commands that are not known")
+        return UNKNOWN
+    return _text(run, call, text, rest, name="bash")
+
+
+_ALL_MARKS = "".join(chr(0x10FF00 + index) for index in range(16)) + " \n"
+
+
+def _text(run: Interpreter, call: Call, text: str, parameters: list[str], name: str = "") -> str:
+    def action() -> str:
+        run.state.aliases = {}
+        run.state.cwd = call.cwd
+        first = [name] if name else []
+        run.state.parameters = tuple(first + parameters) or ("bash",)
+        if SPLIT in "".join(parameters):
+            run.state.parameters = (*run.state.parameters, SPLIT)
+        return run.script(marks.plain(text), None if name else call.stdin)
+
+    return run.subshell(action)
+
+
+def _file(run: Interpreter, call: Call, path: str, words: list[str] | None = None) -> str:
+    """A script of the session, or one that cannot be seen."""
+    text = written(run, path)
+    if text is None:
+        return UNKNOWN
+    if not text.strip(_ALL_MARKS):
+        unseen(run, text)
+        return UNKNOWN
+    return _text(run, call, text, words or [], "" if words else "bash")
+
+
+def written(run: Interpreter, path: str) -> str | None:
+    """Return the text of a file that was written in the session; None for any other."""
+    return _written(run.state, path)
+
+
+def unseen(run: Interpreter, text: str) -> None:
+    """Ask about running a file whose text is not known."""
+    if REMOTE in text:
+        run.note("remote-code", "runs a file that came from the network")
+    elif marks.DECODED in text:
+        run.note("decoded-code", "runs a file that was decoded from an unreadable text")
+    else:
+        run.note("written-code", "runs a file whose text, written in this session, is not known")
+
+
+def file(run: Interpreter, call: Call) -> str:
+    """A program that is a file of the session: follow it by its first line."""
+    text = written(run, run.path(call.argv[0], call.cwd))
+    if text is None:
+        return UNKNOWN
+    if not text.strip(_ALL_MARKS):
+        if text:
+            unseen(run, text)
+        return UNKNOWN
+    first = text.partition("\n")[0]
+    match = re.match(r"#!\s*(\S+)(?:\s+(?:-S\s+)?(\S+))?", first)
+    program = "sh"
+    if match:
+        program = match.group(1).rpartition("/")[2]
+        if program == "env" and match.group(2):
+            program = match.group(2)
+    if program in SHELLS:
+        return _text(
+            run,
+            call,
+            text,
+            call.argv[1:] and [call.argv[0], *call.argv[1:]],
+            "" if call.argv[1:] else call.argv[0],
+        )
+    handler = run.handlers.get(program)
+    if handler is None:
+        return UNKNOWN
+    return handler(
+        run, msgspec.structs.replace(call, argv=[program, call.argv[0], *call.argv[1:]], name=program)
+    )
+
+
+# xargs, find, parallel
+
+
+def xargs(run: Interpreter, call: Call) -> str:
+    found, rest = options_of(call.argv[1:], _XARGS)
+    stdin = call.stdin
+    replace = ""
+    separator = ""
+    for name, value in found:
+        if name in ("-a", "--arg-file"):
+            stdin = run.reading(run.path(value, call.cwd))
+        elif name in ("-I", "--replace", "-i", "-J"):
+            replace = value or "{}"
+        elif name in ("-0", "--null") or re.fullmatch(r"-[a-zA-Z]*0[a-zA-Z]*", name):
+            separator = "\0"
+        elif name in ("-d", "--delimiter"):
+            separator = value.replace("\\n", "\n").replace("\\0", "\0").replace("\\t", "\t")
+    text = stdin if stdin is not None else UNKNOWN
+    if separator:
+        items = [one for one in text.split(separator) if one]
+    elif replace:
+        items = [one.strip() for one in text.split("\n") if one.strip()]
+    else:
+        items = _split_quietly(text)
+    items = [marks.output(one).replace(OUTPUT, OUTPUT + ("" if replace else SPLIT)) for one in items[:200]]
+    words = rest or ["echo"]
+    out: list[str] = []
+    inner = msgspec.structs.replace(call, stdin=None)
+    if replace:
+        for item in items[:20] or [UNKNOWN]:
+            out.append(carried(run, inner, [one.replace(replace, item) for one in words]))
+    else:
+        out.append(carried(run, inner, [*words, *items]))
+        first = next(
+            (value for name, value in found if name in ("-n", "--max-args", "-L", "--max-lines", "-l")), ""
+        )
+        if first and len(items) > 1:
+            for item in items[:20]:
+                out.append(carried(run, inner, [*words, item]))
+    return "".join(out)
+
+
+def _same(value: str, match: re.Match[str]) -> str:
+    return value
+
+
+def _split_quietly(text: str) -> list[str]:
+    import shlex
+
+    try:
+        return shlex.split(text, comments=False) if len(text) < 4000 else text.split()
+    except ValueError:
+        return text.split()
+
+
+_XARGS = marks.names(
+    "-a --arg-file -d --delimiter -E -I -J -L --max-lines -n --max-args -P --max-procs -s --max-chars -R -S "
+    "--process-slot-var"
+)
+
+
+def find(run: Interpreter, call: Call) -> str:
+    """``find``: what ``-exec`` runs, on paths below where it starts."""
+    words = call.argv[1:]
+    starts: list[str] = []
+    index = 0
+    while index < len(words) and words[index] in ("-H", "-L", "-P"):
+        index += 1
+    while index < len(words) and words[index][:1] not in ("-", "(", "!"):
+        starts.append(words[index])
+        index += 1
+    while index < len(words):
+        if words[index] in ("-exec", "-execdir", "-ok", "-okdir"):
+            stop = index + 1
+            while (
+                stop < len(words)
+                and words[stop] != ";"
+                and not (words[stop] == "+" and words[stop - 1] == "{}")
+            ):
+                stop += 1
+            command = words[index + 1 : stop]
+            cwd = call.cwd
+            found = f"{(starts or ['.'])[0]}/{UNKNOWN}"
+            if words[index] in ("-execdir", "-okdir"):
+                cwd = run.path(found, cwd)
+                found = f"./{UNKNOWN}"
+            inner = msgspec.structs.replace(call, stdin=None, cwd=cwd)
+            carried(run, inner, [one.replace("{}", found) for one in command])
+            index = stop
+        index += 1
+    return UNKNOWN
+
+
+def fd(run: Interpreter, call: Call) -> str:
+    """``fd -x command`` and ``-X``."""
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        if word in ("-x", "--exec", "-X", "--exec-batch"):
+            rest = [one for one in words[index + 1 :] if one != ";"]
+            named = [one.replace("{}", UNKNOWN) for one in rest]
+            carried(
+                run,
+                msgspec.structs.replace(call, stdin=None),
+                named if named != rest else [*rest, UNKNOWN + OUTPUT + SPLIT],
+            )
+            break
+    return UNKNOWN
+
+
+def parallel(run: Interpreter, call: Call) -> str:
+    """GNU parallel: a template and arguments, or whole command lines as arguments or input."""
+    words = call.argv[1:]
+    values: list[str] = []
+    for index, word in enumerate(words):
+        if word in (":::", ":::+", "::::"):
+            values = (
+                [UNKNOWN]
+                if word == "::::"
+                else [one for one in words[index + 1 :] if one not in (":::", ":::+")]
+            )
+            words = words[:index]
+            break
+    _, template = options_of(words, _PARALLEL)
+    if not values:
+        text = call.stdin if call.stdin is not None else UNKNOWN
+        values = [one for one in text.split("\n") if one]
+    inner = msgspec.structs.replace(call, stdin=None)
+    for value in values[:50]:
+        value = marks.output(value)
+        line = " ".join(template)
+        if not line:
+            carried(run, inner, [value], joined=True)
+        elif "{" in line:
+            carried(run, inner, [re.sub(r"\{[.#/%0-9]*\}", partial(_same, value), line)], joined=True)
+        else:
+            carried(run, inner, [f"{line} {value}"], joined=True)
+    return UNKNOWN
+
+
+_PARALLEL = marks.names(
+    "-j --jobs -S --sshlogin -a --arg-file -n --max-args -N -L -d "
+    "--delimiter --colsep -C --delay --timeout --retries --results "
+    "--joblog --workdir --wd --env --tagstring --tmpdir -I --halt --load --memfree -P"
+)
+
+
+# Other machines and containers
+
+
+def ssh(run: Interpreter, call: Call) -> str:
+    found, rest = options_of(call.argv[1:], _SSH)
+    for name, value in found:
+        if name == "-o":
+            key, _, text = value.partition("=") if "=" in value else value.partition(" ")
+            if key.strip().lower() in ("proxycommand", "localcommand", "knownhostscommand"):
+                run.note("ssh-command", f"ssh option {key.strip()} runs a command on this machine")
+                run.subshell(partial(run.script, marks.plain(text)))
+    inner = msgspec.structs.replace(call, place="remote")
+    if len(rest) > 1:
+        second, words = options_of(rest[1:], _SSH)
+        del second
+        carried(run, inner, words, joined=True)
+    elif rest and call.stdin is not None and call.stdin.strip():
+        shell(run, msgspec.structs.replace(inner, argv=["sh"]))
+    return UNKNOWN + REMOTE
+
+
+_SSH = frozenset(f"-{letter}" for letter in "bcDEeFIiJLlmOopQRSWwB")
+
+
+def container(run: Interpreter, call: Call) -> str:
+    """``docker exec`` and ``run``, ``kubectl exec`` and their like."""
+    words = call.argv[1:]
+    _, rest = options_of(words, _ENGINE)
+    while rest and rest[0] in ("compose", "container", "pod", "stack"):
+        _, rest = options_of(rest[1:], _ENGINE)
+    if not rest:
+        return UNKNOWN
+    sub, rest = rest[0], rest[1:]
+    if sub not in ("exec", "run", "create", "debug", "shell"):
+        if sub == "load" or sub == "import":
+            return UNKNOWN
+        return UNKNOWN + (marks.PIDS if sub == "ps" else "")
+    found, operands = options_of(rest, _EXEC)
+    entry = next((value for name, value in found if name == "--entrypoint"), "")
+    command = operands[1:]
+    if command and command[0] == "--":
+        command = command[1:]
+    if call.name in ("kubectl", "oc", "k", "k3s"):
+        # The options may come after the pod, and the command after `--`.
+        if "--" in rest:
+            command = rest[rest.index("--") + 1 :]
+        else:
+            command = [one for one in command if not one.startswith("-") or one in command[1:]]
+    if entry:
+        command = [*entry.split(), *command]
+    if command:
+        carried(run, msgspec.structs.replace(call, place="container"), command)
+    return UNKNOWN + REMOTE if sub == "exec" else UNKNOWN
+
+
+_ENGINE = marks.names(
+    "-H --host -c --context --config -f --file -p --project-name "
+    "--profile --env-file --project-directory -n --namespace "
+    "--kubeconfig --cluster --user -l --log-level --url --connection"
+)
+_EXEC = marks.names(
+    "-e --env --env-file -u --user -w --workdir -v --volume "
+    "--mount -p --publish --name --network --net --entrypoint -h "
+    "--hostname -l --label --memory -m --cpus --gpus --platform "
+    "--add-host --device --cap-add --cap-drop --security-opt "
+    "--pid --ipc --uts --userns --restart --ulimit --tmpfs --dns --link "
+    "--index -c --container -n --namespace --image --cpu-shares "
+    "--shm-size --stop-signal --runtime --pull --log-driver "
+    "--log-opt --expose --ip --mac-address --volumes-from --workdir "
+    "--detach-keys --overrides --port --requests --limits "
+    "--serviceaccount --context --kubeconfig --cidfile --target"
+)
+
+
+def su(run: Interpreter, call: Call) -> str:
+    """``su`` and ``runuser``: the text of ``-c``, or what comes in."""
+    words = call.argv[1:]
+    inner = msgspec.structs.replace(call, root=True)
+    for index, word in enumerate(words):
+        if word.startswith("--command="):
+            return carried(run, inner, [word.partition("=")[2]], joined=True)
+        takes = word in ("--command", "--session-command") or re.fullmatch(r"-[a-z]*c", word)
+        if takes and index + 1 < len(words):
+            return carried(run, inner, [words[index + 1]], joined=True)
+        if word == "--" and call.name == "runuser":
+            return carried(run, inner, words[index + 1 :])
+    if call.stdin and call.stdin.strip(_ALL_MARKS):
+        return shell(run, msgspec.structs.replace(inner, argv=["sh"]))
+    return UNKNOWN
+
+
+def stdin_lines(run: Interpreter, call: Call) -> str:
+    """``at`` and ``batch``: a script as input."""
+    if call.stdin is not None:
+        return shell(run, msgspec.structs.replace(call, argv=["sh"]))
+    return UNKNOWN
+
+
+def busybox(run: Interpreter, call: Call) -> str:
+    words = call.argv[1:]
+    while words and words[0].startswith("--coreutils-prog="):
+        words = [words[0].partition("=")[2], *words[1:]]
+    if words and not words[0].startswith("-"):
+        return run.call(msgspec.structs.replace(call, argv=words))
+    return UNKNOWN
+
+
+_COMMANDS = marks.names(
+    "rm unlink shred dd sudo su doas sh bash zsh dash ksh reboot shutdown "
+    "poweroff halt chmod chown mkfs killall pkill truncate rimraf"
+)
+_TELLS = re.compile(
+    r"--?(?:exec|run|command|cmd|shell|eval|hook|execute|on-\w+|pre|post|script|before|after|c|x|e)(?:-\w+)?"
+)
+
+
+def other(run: Interpreter, call: Call) -> str:
+    """A program that nothing is known of: it may run the rest of its line, or a text that an option has."""
+    words = call.argv[1:]
+    if call.name not in run.sink.programs():
+        for index, word in enumerate(words[:8]):
+            name, equals, value = word.partition("=")
+            if word.rpartition("/")[2] in _COMMANDS and index + 1 < len(words):
+                carried(run, msgspec.structs.replace(call, stdin=None), words[index:])
+                break
+            if _TELLS.fullmatch(name):
+                value = value if equals else words[index + 1] if index + 1 < len(words) else ""
+                if " " in value and value.split()[0].rpartition("/")[2] in _COMMANDS:
+                    carried(run, msgspec.structs.replace(call, stdin=None), [value], joined=True)
+    return marks.kinds(call.stdin or "")
+
+
+SHELLS = marks.names(
+    "sh bash dash ash zsh ksh mksh ksh93 rbash fish yash csh tcsh posh oksh loksh hush xonsh nu elvish"
+)
+
+
+def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
+    """Return the handlers of every command that carries another one."""
+    table: dict[str, Handler] = {
+        name: Wrapper(spec) for names, spec in wrappers.items() for name in names.split()
+    }
+    table.update(dict.fromkeys(SHELLS, shell))
+    table.update(
+        {
+            "<other>": other,
+            "env": env,
+            "xargs": xargs,
+            "gxargs": xargs,
+            "find": find,
+            "gfind": find,
+            "bfs": find,
+            "fd": fd,
+            "fdfind": fd,
+            "parallel": parallel,
+            "ssh": ssh,
+            "su": su,
+            "runuser": su,
+            "at": stdin_lines,
+            "batch": stdin_lines,
+            **dict.fromkeys(
+                marks.names("docker podman nerdctl docker-compose podman-compose kubectl oc k ctr crictl"),
+                container,
+            ),
+            **dict.fromkeys(marks.names("busybox toybox coreutils uutils"), busybox),
+        }
+    )
+    return table
+
+
+__all__ = ["SHELLS", "Handler", "Wrapper", "carriers", "file", "options_of", "quoted", "written"]

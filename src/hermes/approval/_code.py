@@ -1,0 +1,692 @@
+"""Programs given in the line: to Python, Perl, Ruby, Node, PHP, awk, sed and others.
+
+Python is read by its own parser (`_python`). Of the other languages only what runs commands, deletes, or
+writes is looked
+for, by short patterns; a text that they run as a command is followed as a script.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+
+import msgspec
+
+from . import _marks as marks
+from ._call import Call
+from ._carriers import Handler, Wrapper, written
+from ._carriers import unseen as _unseen
+from ._marks import REMOTE, UNKNOWN
+from ._options import options_of
+from ._run import Interpreter
+
+MAX_CODE = 10_000
+_STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
+# What hands a literal text to a shell, in any of these languages.
+_RUNS = re.compile(
+    r"\b(?:system|exec|popen|passthru|shell_exec|proc_open|pcntl_exec|"
+    r"execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
+    r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|"
+    r"do shell script|do script|Deno\.run|run|sh|bash|command)\s*\(?\s*" + _STRING,
+)
+_BACKTICK = re.compile(
+    r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]"
+)
+_RUNS_UNKNOWN = re.compile(
+    r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w*]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\(|\brunIn(?:New|This)?Context\s*\("
+)
+_DELETES = re.compile(
+    r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|"
+    r"rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
+    r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|"
+    r"os\.remove\s*\(|os\.RemoveAll|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
+    r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|"
+    r"delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
+)
+_NETWORK_SHELL = re.compile(
+    r"\bsocket\b[^\n]{0,400}\b(?:exec|spawn|dup2|/bin/(?:ba)?sh|STDIN|system|popen)|fsockopen|"
+    r"TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|IO::Socket[^\n]{0,300}(?:exec|sh)|"
+    r"net\.(?:connect|Socket|createConnection)[^\n]{0,300}(?:spawn|exec|pipe)|/inet/tcp/"
+)
+_REMOTE_CODE = re.compile(
+    r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|"
+    r"urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|"
+    r"\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)"
+)
+_WRITES = re.compile(
+    r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|"
+    r"IO\.write|file_put_contents|Deno\.writeTextFile\w*|Bun\.write|copyFileSync|"
+    r"renameSync|symlinkSync|chmodSync|rename|chmod|copy|move_uploaded_file)\s*\(?\s*" + _STRING
+)
+_OPENS = re.compile(
+    r"\bopen\s*\(?\s*(?:my\s*)?[\w$]*\s*,?\s*[\"']\s*(>>?|\+[<>])\s*[\"']?\s*,?\s*[\"']?([^\"')]{1,300})"
+)
+_OPENS_RUBY = re.compile(r"\b(?:File\.)?open\s*\(?\s*" + _STRING + r"\s*,\s*[\"'][waA+r]*[wa+][^\"']*[\"']")
+_KILLS = re.compile(
+    r"\b(?:kill|Process\.kill|process\.kill|posix_kill)\s*\(?\s*(?:[\"']?\w+[\"']?\s*,\s*)?-1\b"
+)
+_PATHS = re.compile(r"[\"'`]((?:/|~|\.\.?/)[^\"'`\s]{2,200})[\"'`]")
+_FORK = re.compile(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\bfork\b|\bfork\b\s*while\b")
+
+
+def text(run: Interpreter, call: Call, code: str, language: str) -> str:
+    """Look through code of a language that is not parsed, and return what it prints."""
+    if REMOTE in code:
+        run.note("remote-code", f"{language} runs what comes from the network")
+    elif marks.DECODED in code:
+        run.note("decoded-code", f"{language} runs what was decoded from an unreadable text")
+    elif marks.marked(code) and not code.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n"):
+        run.note("unknown-code", f"{language} runs code that is not known")
+        return UNKNOWN
+    if len(code) > 5 * MAX_CODE:
+        run.note("code-unreadable", f"{language} code that is too long to be read")
+        return UNKNOWN
+    code = marks.plain(code)
+    if _DELETES.search(code):
+        run.note("code-deletes", f"{language} code that deletes files")
+    if _NETWORK_SHELL.search(code):
+        run.note("code-network", f"{language} code that opens a connection")
+    if _REMOTE_CODE.search(code):
+        run.note("remote-code", f"{language} code that runs what comes from the network")
+    if _KILLS.search(code):
+        run.note("kill-everything", "kills every process", "block")
+    if _FORK.search(code):
+        run.note("fork-bomb", "starts itself over and over", "block")
+    for match in list(_RUNS.finditer(code))[:20]:
+        words = _literals(match.group(1) or match.group(2) or "", code, match.end())
+        if len(words) > 1:
+            argv = list(words)
+            run.subshell(
+                partial(run.call, msgspec.structs.replace(call, argv=argv, stdin=None)),
+                captured=True,
+            )
+        else:
+            shell(run, call, words[0])
+    if _ENVIRONMENT.search(code) and _SENDS.search(code):
+        run.note("send-secret", f"{language} code that sends the environment")
+    for match in list(_EXECUTED.finditer(code))[:20]:
+        shell(run, call, unescape(next((one for one in match.groups() if one), "")))
+    if language == "Julia" and re.search(r"\brm\s*\(", code):
+        run.note("code-deletes", f"{language} code that deletes files")
+    if language in ("Perl", "Ruby", "PHP", "Julia", "Bun"):
+        for match in list(_BACKTICK.finditer(code))[:20]:
+            found = next((one for one in match.groups() if one), "")
+            shell(run, call, unescape(found))
+    if _RUNS_UNKNOWN.search(_ANY_STRING.sub('""', code)):
+        run.note("code-runs", f"{language} code that runs what is not known")
+    for expression in (_WRITES, _OPENS_RUBY):
+        for match in list(expression.finditer(code))[:20]:
+            run.sink.redirect(">", run.path(match.group(1) or match.group(2) or "x", call.cwd), UNKNOWN, call)
+    for match in list(_OPENS.finditer(code))[:20]:
+        run.sink.redirect(">", run.path(match.group(2).strip(), call.cwd), UNKNOWN, call)
+    for match in list(_PATHS.finditer(code))[:50]:
+        if run.sink.secret(run.path(match.group(1), call.cwd)):
+            run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
+    return UNKNOWN
+
+
+_ENVIRONMENT = re.compile(
+    r"process\.env(?![.\[\w])|\bENV(?:\.to_\w+|\b(?!\s*[\[{.]))|%ENV|\$_ENV\b(?!\s*\[)|getenv\(\)"
+)
+_SENDS = re.compile(
+    r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE
+)
+_EXECUTED = re.compile(_STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + _STRING + r"\s*!!?(?=\s|$)")
+_ANY_STRING = re.compile(_STRING)
+_NEXT = re.compile(r"\s*(,\s*\[?|\.\.?|\+|\s)\s*" + _STRING)
+
+
+def _literals(first: str, code: str, at: int) -> list[str]:
+    """Return the literal texts of a call: those that are joined as one, those that are separate as
+    several.
+    """
+    words = [unescape(first)]
+    for _ in range(20):
+        match = _NEXT.match(code, at)
+        if match is None:
+            break
+        at = match.end()
+        text = unescape(match.group(2) or match.group(3) or "")
+        if match.group(1).startswith(","):
+            words.append(text)
+        else:
+            words[-1] += text
+    return words
+
+
+def unescape(raw: str) -> str:
+    """Return what a text between quotes stands for, near enough."""
+    return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match.group(1), match.group(1)), raw)
+
+
+def shell(run: Interpreter, call: Call, script: str) -> None:
+    """Follow a text that code gives to a shell."""
+    if script.strip():
+        run.subshell(partial(run.script, script), captured=True)
+
+
+class Inline:
+    """An interpreter that takes code from an option, a file or its input."""
+
+    def __init__(self, language: str, flags: str, valued: str = "", cluster: str = "") -> None:
+        self.language = language
+        self.flags = flags.split()
+        self.valued = frozenset(valued.split())
+        self.cluster = re.compile(cluster) if cluster else None
+
+    def __call__(self, run: Interpreter, call: Call) -> str:
+        codes, rest = self.codes(call.argv[1:])
+        out = UNKNOWN
+        for code in codes:
+            out = self.look(run, call, code)
+        if codes:
+            return out
+        operands = [one for one in rest if not one.startswith("-") or one == "-"]
+        if operands and operands[0] != "-":
+            path = run.path(operands[0], call.cwd)
+            if re.match(r"https?://|ftp://", operands[0]) or REMOTE in operands[0]:
+                run.note("remote-code", f"{self.language} runs what comes from the network")
+                return UNKNOWN
+            if path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
+                return self.from_input(run, call)
+            held = written(run, path)
+            if held is not None:
+                if held.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n") == "":
+                    _unseen(run, held)
+                else:
+                    return self.look(run, call, held)
+            return marks.kinds(call.stdin or "")
+        return self.from_input(run, call)
+
+    def from_input(self, run: Interpreter, call: Call) -> str:
+        if call.stdin is None or not call.stdin.strip():
+            return UNKNOWN
+        return self.look(run, call, call.stdin)
+
+    def codes(self, words: list[str]) -> tuple[list[str], list[str]]:
+        """Return the codes that are given by options, and the other words from the first operand on."""
+        codes: list[str] = []
+        index = 0
+        while index < len(words):
+            word = words[index]
+            if word == "--":
+                index += 1
+                break
+            if word[:1] != "-" or word == "-":
+                if codes:
+                    index += 1
+                    continue
+                break
+            name, equals, value = word.partition("=")
+            if name in self.flags and equals:
+                codes.append(value)
+            elif word in self.flags or (self.cluster is not None and self.cluster.fullmatch(word)):
+                index += 1
+                if index < len(words):
+                    codes.append(words[index])
+            elif word in self.valued:
+                index += 1
+            elif len(word) > 2 and word[:2] in self.flags and word[1] != "-" and self.cluster is None:
+                codes.append(word[2:])
+            elif self.cluster is not None and (joined := re.match(r"-[a-zA-Z]*[ce](?=\W)", word)):
+                codes.append(word[joined.end() :])
+            index += 1
+        return codes, words[index:]
+
+    def look(self, run: Interpreter, call: Call, code: str) -> str:
+        return text(run, call, code, self.language)
+
+
+class Python(Inline):
+    """Python: its code is parsed."""
+
+    def __call__(self, run: Interpreter, call: Call) -> str:
+        words = call.argv[1:]
+        for index, word in enumerate(words):
+            if word[:1] != "-":
+                break
+            if word == "-m" or re.fullmatch(r"-[a-zA-Z]*m", word):
+                return self.module(run, call, words[index + 1 :])
+            if re.fullmatch(r"-[a-zA-Z]*c", word) or word in ("-W", "-X"):
+                if word in ("-W", "-X"):
+                    continue
+                break
+        _, rest = options_of(words, self.valued)
+        if rest and rest[0].endswith("manage.py") and rest[1:2] in (["shell"], ["shell_plus"]):
+            for index, word in enumerate(rest[:-1]):
+                if word in ("-c", "--command"):
+                    return self.look(run, call, rest[index + 1])
+        return super().__call__(run, call)
+
+    def module(self, run: Interpreter, call: Call, words: list[str]) -> str:
+        if not words:
+            return UNKNOWN
+        name, rest = words[0], words[1:]
+        if name in (
+            "pdb",
+            "trace",
+            "cProfile",
+            "profile",
+            "runpy",
+            "bdb",
+            "code",
+            "idlelib",
+            "timeit",
+            "coverage",
+            "debugpy",
+        ):
+            found, operands = options_of(rest, frozenset(("-c", "-s", "--command", "--setup", "-o")))
+            for option, value in found:
+                if option in ("-c", "--command", "-s", "--setup") and value:
+                    self.look(run, call, value.lstrip("!"))
+            if name == "timeit":
+                for one in operands:
+                    self.look(run, call, one)
+            return UNKNOWN
+        if name in ("pip", "pytest", "venv", "twine", "poetry", "build", "flit", "hatch", "black", "mypy"):
+            return run.call(msgspec.structs.replace(call, argv=[name, *rest]))
+        return marks.kinds(call.stdin or "")
+
+    def look(self, run: Interpreter, call: Call, code: str) -> str:
+        from ._python import python
+
+        return python(run, call, code)
+
+
+def awk(run: Interpreter, call: Call) -> str:
+    found, rest = options_of(
+        call.argv[1:], marks.names("-F -v -f -i -l -e --field-separator --assign --file --source")
+    )
+    codes = [value for name, value in found if name in ("-e", "--source")]
+    files = [value for name, value in found if name in ("-f", "--file")]
+    if not codes and not files and rest:
+        codes, rest = [rest[0]], rest[1:]
+    for name in files:
+        if name in ("-", "/dev/stdin"):
+            codes.append(call.stdin or "")
+        else:
+            held = written(run, run.path(name, call.cwd))
+            if held:
+                codes.append(held)
+    for code in codes:
+        if REMOTE in code:
+            run.note("remote-code", "awk runs what comes from the network")
+        if len(code) > MAX_CODE:
+            run.note("code-unreadable", "code for awk that is too long to be read")
+            continue
+        code = marks.plain(code)
+        for match in list(re.finditer(r"\bsystem\s*\(\s*" + _STRING, code))[:10]:
+            shell(run, call, "".join(_literals(match.group(1) or match.group(2) or "", code, match.end())))
+        if re.search(r"\bsystem\s*\(\s*[^\"'\s]", code):
+            run.note("code-runs", "awk runs commands that are not known")
+        for match in list(re.finditer(r"\"((?:[^\"\\]|\\.)*)\"\s*\)*\s*\|&?\s*getline", code))[:10]:
+            shell(run, call, unescape(match.group(1)))
+        for match in list(re.finditer(r"\|&?\s*\"((?:[^\"\\]|\\.)*)\"", code))[:10]:
+            given = unescape(match.group(1))
+            if re.fullmatch(r"\s*(?:/\S*/)?(?:ba|z|da|k)?sh\b.*", given):
+                run.note("unknown-code", "awk gives commands that are not known to a shell")
+            else:
+                shell(run, call, given)
+        if re.search(
+            r"(?<!\|)\|(?!\|)&?\s*(?!\s*getline)[a-zA-Z$]\w*\b(?!\s*getline)",
+            re.sub(r"\"(?:[^\"\\]|\\.)*\"|/(?:[^/\\\n]|\\.)*/", '""', code),
+        ):
+            run.note("code-runs", "awk runs commands that are not known")
+        if re.search(r"[\w)$]\s*\|\s*getline", re.sub(r"\"(?:[^\"\\]|\\.)*\"", '""', code)):
+            run.note("code-runs", "awk runs commands that are not known")
+        if "/inet/" in code:
+            run.note("code-network", "awk opens a connection")
+        for match in list(re.finditer(r">\s*\"([^\"]+)\"", code))[:10]:
+            run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
+        for match in list(_PATHS.finditer(code))[:20]:
+            if run.sink.secret(run.path(match.group(1), call.cwd)):
+                run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
+    from ._programs import filtered
+
+    return filtered(run, call)
+
+
+_SED_E = re.compile(r"(?:^|[;{}\n]|\d|\$|/)\s*e(?:\s+([^\n]+)|\s*$|\s*[;}])")
+_SED_SUB_E = re.compile(
+    r"s(.)(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gpiImM0-9]*e[gpiImM0-9]*(?=$|[;\s}w])", re.DOTALL
+)
+_SED_W = re.compile(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
+
+
+def sed(run: Interpreter, call: Call) -> str:
+    from ._programs import written_file
+
+    found, rest = options_of(call.argv[1:], marks.names("-e -f -l -E-x --expression --file --line-length"))
+    codes: list[str] = []
+    for name, value in found:
+        if name in ("-e", "--expression"):
+            codes.append(value)
+        elif re.fullmatch(r"-[a-zA-Z]*e", name) and value == "":
+            continue
+        elif name in ("-f", "--file"):
+            held = call.stdin if value in ("-", "/dev/stdin") else written(run, run.path(value, call.cwd))
+            codes.append(held or "")
+    if not codes and rest:
+        codes = [rest[0]]
+    for code in codes:
+        if not code:
+            continue
+        if len(code) > MAX_CODE:
+            run.note("code-unreadable", "code for sed that is too long to be read")
+            continue
+        for match in list(_SED_E.finditer(code))[:10]:
+            if match.group(1):
+                shell(run, call, match.group(1).rstrip("}"))
+            else:
+                run.note("code-runs", "sed runs its input as commands")
+        if _SED_SUB_E.search(code):
+            run.note("code-runs", "sed runs what it makes as commands")
+            for match in list(_SED_SUB_E.finditer(code))[:5]:
+                shell(run, call, match.group(2))
+        for match in list(_SED_W.finditer(code))[:10]:
+            run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
+    return written_file(run, call)
+
+
+def bang(run: Interpreter, call: Call) -> str:
+    """Programs that run lines of their input which begin with an exclamation mark: dc, ed, ftp, mail, gdb."""
+    for line in (call.stdin or "").split("\n")[:500]:
+        match = re.match(r"\s*!+\s*(.+)", line)
+        if match:
+            shell(run, call, match.group(1))
+    if call.name in ("ed", "ex", "red"):
+        from ._programs import written_file
+
+        return written_file(run, call)
+    return marks.kinds(call.stdin or "")
+
+
+def sqlite(run: Interpreter, call: Call) -> str:
+    for one in [*call.argv[1:], *(call.stdin or "").split("\n")[:500]]:
+        match = re.match(r"\s*\.(?:shell|system)\s+(.+)", one)
+        if match:
+            shell(run, call, match.group(1))
+            run.note("run-by-option", "a command of sqlite that runs a command")
+        if re.match(r"\s*\.(?:import|read|output|once)\s+['\"]?\|", one):
+            run.note("run-by-option", "a command of sqlite that runs a command")
+        match = re.match(
+            r"\s*\.(?:output|once|backup|save|clone|log|dump|excel)\s+['\"]?([/~][^\s'\"]+)", one
+        )
+        if match:
+            run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
+    operands = [one for one in call.argv[1:] if not one.startswith("-")]
+    kinds = UNKNOWN
+    if operands:
+        kinds = marks.kinds(run.reading(run.path(operands[0], call.cwd)))
+        path = run.path(operands[0], call.cwd)
+        if any(
+            re.search(r"(?i)\b(?:delete|update|insert|drop|alter|replace)\b", one)
+            for one in [*operands[1:], call.stdin or ""]
+        ):
+            run.sink.redirect(">>", path, UNKNOWN, call)
+    return kinds
+
+
+def client(run: Interpreter, call: Call) -> str:
+    """psql, mysql and the like: a line that begins with ``\\!`` runs a command."""
+    if call.stdin is not None and marks.OUTPUT in call.stdin:
+        run.note("sql", "feeds a database what another command printed")
+    for one in [*call.argv[1:], *(call.stdin or "").split("\n")[:500]]:
+        match = re.match(r"\s*(?:\\!|system\s)\s*(.+)", one)
+        if match:
+            shell(run, call, match.group(1))
+    return UNKNOWN
+
+
+def make(run: Interpreter, call: Call) -> str:
+    """make: a makefile that is given or written in the session, and assignments that run commands."""
+    words = call.argv[1:]
+    code = ""
+    for index, word in enumerate(words):
+        if word in ("-f", "--file", "--makefile") and index + 1 < len(words):
+            name = words[index + 1]
+            if name in ("-", "/dev/stdin"):
+                code += call.stdin or ""
+            else:
+                code += written(run, run.path(name, call.cwd)) or ""
+        elif re.match(r"[A-Z_]+=.*\$\(shell", word):
+            found = re.search(r"\$\(shell\s+(.+)\)", word)
+            if found:
+                shell(run, call, found.group(1))
+        elif word.startswith("--eval"):
+            code += word.partition("=")[2]
+    if not any(word.startswith(("-f", "--file", "--makefile")) for word in words):
+        for name in ("Makefile", "makefile", "GNUmakefile"):
+            code += run.state.files.get(run.path(name, call.cwd), "") if "-n" not in words else ""
+    goals = [one for one in words if re.fullmatch(r"[\w.-]+", one) and not one.startswith("-")]
+    wanted = not code or "\n" not in code
+    for line in code.split("\n")[:2000]:
+        head = re.match(r"([\w.-]+)\s*:(?!=)", line)
+        if head:
+            wanted = not goals or head.group(1) in goals or head.group(1).startswith(".")
+        elif line.startswith("\t") and wanted:
+            shell(run, call, line.strip().lstrip("@-+").replace("$$", "$"))
+        for found in re.findall(r"\$\(shell\s+([^)]*)\)|!=\s*(.+)", line):
+            shell(run, call, found[0] or found[1])
+    return UNKNOWN
+
+
+def git(run: Interpreter, call: Call) -> str:
+    """git: what it runs for the user."""
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        following = words[index + 1] if index + 1 < len(words) else ""
+        if word == "-c" and "=" in following:
+            key, _, value = following.partition("=")
+            if (
+                re.search(
+                    r"(?i)alias\.|command|pager|editor|\.cmd$|external|"
+                    r"textconv|hookspath|program|helper|fsmonitor|proxy",
+                    key,
+                )
+                and value
+            ):
+                shell(run, call, value.lstrip("!"))
+        if word in ("-x", "--exec") and "rebase" in words[:index] and following:
+            shell(run, call, following)
+        elif word.startswith("--exec=") and "rebase" in words[:index]:
+            shell(run, call, word.partition("=")[2])
+        elif word == "run" and index and words[index - 1] == "bisect" and following:
+            run.subshell(
+                partial(run.call, msgspec.structs.replace(call, argv=words[index + 1 :], stdin=None)),
+                captured=True,
+            )
+            break
+        elif (
+            word in ("--upload-pack", "--receive-pack", "-u")
+            and following
+            and any(one in words for one in ("clone", "fetch", "pull", "push", "ls-remote"))
+            and word != "-u"
+        ):
+            shell(run, call, following)
+        elif word.startswith(
+            ("--upload-pack=", "--receive-pack=", "--tree-filter=", "--index-filter=", "--msg-filter=")
+        ):
+            shell(run, call, word.partition("=")[2])
+        elif (
+            word in ("--tree-filter", "--index-filter", "--msg-filter", "--env-filter", "--commit-filter")
+            and following
+        ):
+            shell(run, call, following)
+        elif word == "foreach" and following and index and words[index - 1] == "submodule":
+            shell(
+                run,
+                call,
+                " ".join(one for one in words[index + 1 :] if one not in ("--recursive", "-q", "--quiet")),
+            )
+            break
+        elif word == "--":
+            break
+    if "archive" in words and any(word.startswith("--remote") for word in words):
+        return UNKNOWN + REMOTE
+    if "show" in words or "cat-file" in words:
+        return UNKNOWN
+    return UNKNOWN
+
+
+def options(*names: str) -> Handler:
+    """A program that runs what one of its options says."""
+
+    def handler(run: Interpreter, call: Call) -> str:
+        words = call.argv[1:]
+        for index, word in enumerate(words):
+            name, equals, value = word.partition("=")
+            if word in names and index + 1 < len(words):
+                value = words[index + 1]
+            elif not (equals and name in names):
+                joined = next(
+                    (
+                        one
+                        for one in names
+                        if len(one) == 2 and word.startswith(one) and len(word) > 2 and one[1] != "-"
+                    ),
+                    None,
+                )
+                if joined is None:
+                    continue
+                value = word[2:]
+            shell(run, call, re.sub(r"^exec=", "", value))
+        from ._programs import PROGRAMS
+
+        inner = PROGRAMS.get(call.name)
+        return inner(run, call) if inner else UNKNOWN
+
+    return handler
+
+
+def deno(run: Interpreter, call: Call) -> str:
+    words = [one for one in call.argv[1:] if not one.startswith("-")]
+    if words and words[0] in ("eval", "run", "test", "serve", "install", "cache"):
+        if words[0] == "eval" and len(words) > 1:
+            return text(run, call, words[1], "Node")
+        if len(words) > 1 and re.match(r"https?://", words[1]) and words[0] in ("run", "serve", "install"):
+            run.note("remote-code", "runs what comes from the network")
+    elif words:
+        return _NODE(run, call)
+    elif call.stdin:
+        return text(run, call, call.stdin, "Node")
+    return UNKNOWN
+
+
+def bun(run: Interpreter, call: Call) -> str:
+    if any(word in ("-e", "--eval", "-p", "--print") for word in call.argv[1:3]):
+        return _NODE(run, call)
+    return _BUN(run, call)
+
+
+def debugger(run: Interpreter, call: Call) -> str:
+    """gdb and lldb: what they are given to debug is run."""
+    words = call.argv[1:]
+    mark = "--args" if "--args" in words else "--"
+    if mark in words[:-1]:
+        inner = msgspec.structs.replace(call, argv=words[words.index(mark) + 1 :], stdin=None)
+        run.subshell(partial(run.call, inner), captured=True)
+    return editor(run, call)
+
+
+def tmux(run: Interpreter, call: Call) -> str:
+    """tmux: the command that a new window runs."""
+    _, rest = options_of(call.argv[1:], marks.names("-L -S -f -c"))
+    if rest and rest[0] in (
+        "new",
+        "new-session",
+        "neww",
+        "new-window",
+        "split-window",
+        "splitw",
+        "respawn-pane",
+        "respawn-window",
+        "popup",
+        "display-popup",
+    ):
+        _, words = options_of(rest[1:], marks.names("-s -n -c -t -x -y -e -F -l -p -w -h -d-"))
+        if words:
+            shell(run, call, " ".join(words))
+    elif rest and rest[0] in ("send-keys", "send", "run-shell", "run", "if-shell"):
+        _, words = options_of(rest[1:], frozenset(("-t", "-d", "-N")))
+        if words:
+            shell(run, call, words[0])
+    return UNKNOWN
+
+
+def editor(run: Interpreter, call: Call) -> str:
+    """vim and its like: commands that begin with an exclamation mark."""
+    for index, word in enumerate(call.argv[1:], 1):
+        following = call.argv[index + 1] if index + 1 < len(call.argv) else ""
+        for one in (
+            following if word in ("-c", "--cmd", "-ex", "--eval", "-eval", "-o") else "",
+            word[1:] if word.startswith("+") else "",
+        ):
+            match = re.match(r":?\s*(?:silent!?\s+)?(?:!|r!|r\s+!|platform shell|shell)\s*(.*)", one)
+            if match and match.group(1):
+                shell(run, call, match.group(1))
+            for found in re.findall(
+                r"(?:system|call-process|shell-command|start-process)\s*\(?\s*" + _STRING, one
+            ):
+                shell(run, call, unescape(found[0] or found[1]))
+    return bang(run, call)
+
+
+_PYTHONS = (
+    "python python2 python3 python3.8 python3.9 python3.10 python3.11 "
+    "python3.12 python3.13 python3.14 pypy pypy3 ipython ipython3 bpython "
+    "micropython python2.7 py"
+)
+
+_BUN = Wrapper("sub:x|exec --bun")
+_NODE = Inline("Node", "-e --eval -p --print -pe", "-r --require --import -C --loader", r"-[ip]*[ep]")
+
+CODE: dict[str, Handler] = {
+    **dict.fromkeys(
+        _PYTHONS.split(), Python("Python", "-c --command", "-W -X --check-hash-based-pycs -Q", r"-[a-zA-Z]*c")
+    ),
+    "perl": Inline("Perl", "-e -E", "-I -M -m -0", r"-[a-zA-Z0-9]*[eE]"),
+    **dict.fromkeys(("ruby", "jruby", "truffleruby"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")),
+    **dict.fromkeys(("node", "nodejs", "bun-x"), _NODE),
+    "deno": deno,
+    "bun": bun,
+    **dict.fromkeys(("gdb", "lldb"), debugger),
+    "php": Inline("PHP", "-r --run -B -R -E --process-code", "-d -c -f -z"),
+    **dict.fromkeys(marks.names("lua luajit lua5.1 lua5.3 lua5.4"), Inline("Lua", "-e", "-l")),
+    "osascript": Inline("AppleScript", "-e", "-l"),
+    **dict.fromkeys(("Rscript", "R"), Inline("R", "-e")),
+    "julia": Inline("Julia", "-e -E --eval --print", "-p -t -J -L"),
+    **dict.fromkeys(
+        marks.names(
+            "groovy scala kotlin elixir erl iex racket guile sbcl clj clojure ghc runghc ocaml swift "
+            "jshell raku tclsh tcl expect wish octave gnuplot maxima gs pwsh-x "
+            "nu-x scheme gawk-x bb ts-node tsx coffee crystal nim dart"
+        ),
+        Inline("other", "-e -E --eval -eval -c -q --expr"),
+    ),
+    **dict.fromkeys(marks.names("awk gawk mawk nawk original-awk"), awk),
+    **dict.fromkeys(("sed", "gsed"), sed),
+    **dict.fromkeys(marks.names("dc ed red ftp mail mailx telnet-x sftp-x bc-x"), bang),
+    **dict.fromkeys(marks.names("vim vi nvim ex view emacs nano gvim vimdiff rvim"), editor),
+    **dict.fromkeys(("sqlite3", "sqlite", "duckdb"), sqlite),
+    **dict.fromkeys(marks.names("psql mysql mariadb mycli pgcli usql"), client),
+    **dict.fromkeys(("make", "gmake"), make),
+    "git": git,
+    "tar": options(
+        "--checkpoint-action", "--to-command", "-I", "--use-compress-program", "--info-script", "-F"
+    ),
+    "rsync": options("-e", "--rsh", "--rsync-path"),
+    "man": options("-P", "--pager"),
+    "sort": options("--compress-program"),
+    "split": options("--filter"),
+    "rg": options("--pre"),
+    "npm-x": options("-c"),
+    "tmux": tmux,
+    "go": options("-exec", "-toolexec"),
+    "nodemon": options("--exec", "-x"),
+    "fzf": options("--preview", "--bind"),
+}
+CODE = {name: handler for name, handler in CODE.items() if not name.endswith("-x")}
+
+
+__all__ = ["CODE", "Inline", "text"]

@@ -1,0 +1,80 @@
+"""Small questions about scripts and texts that the interpreter asks."""
+
+from __future__ import annotations
+
+import re
+
+from . import _marks as marks
+from ._marks import UNKNOWN
+from ._state import State
+from ._syntax import Group, Lit, Node, Simple, Sub, Word
+
+MAX_OUTPUT = 128 * 1024
+
+
+def written(state: State, path: str) -> str | None:
+    """Return the text of a file that was written in the session; None for any other."""
+    text = state.files.get(path)
+    if text is None:
+        place = path
+        while "/" in place:
+            place = place.rpartition("/")[0]
+            text = state.files.get(place + "/*")
+            if text is not None:
+                return text
+        if state.crowded:
+            return UNKNOWN
+    return text
+
+
+def quoted(text: str) -> str:
+    """Return a word that the shell reads as this text."""
+    if text and re.fullmatch(r"[\w@%+=:,./-]+", text):
+        return text
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def joined(texts: list[str]) -> str:
+    if len(texts) == 1:
+        return texts[0]
+    text = "".join(texts)
+    return text if len(text) <= MAX_OUTPUT else text[:MAX_OUTPUT] + marks.kinds(text[MAX_OUTPUT:])
+
+
+def leaves(node: Node) -> bool:
+    """Say whether a command certainly leaves the script: `cd x || exit`."""
+    if isinstance(node, Simple) and node.words:
+        return node.words[0].simple in ("exit", "return", "break", "continue")
+    if isinstance(node, Group) and not node.subshell and node.body.items:
+        return leaves(node.body.items[-1].node)
+    return False
+
+
+def constant(node: Node) -> bool:
+    if not isinstance(node, Simple) or node.redirects or node.assigns:
+        return False
+    words = [word.simple for word in node.words]
+    return words in (["true"], [":"]) or words == ["[", "1", "]"]
+
+
+def many(words: tuple[Word, ...]) -> bool:
+    """Say whether a list of a loop is a count that is made up, not a list of things that exist."""
+    for word in words:
+        for part in word.parts:
+            if isinstance(part, Sub) and part.body.items:
+                first = part.body.items[0].node
+                if isinstance(first, Simple) and first.words and first.words[0].simple == "seq":
+                    return True
+            if isinstance(part, Lit) and ".." in part.text and "{" in part.text:
+                return True
+    return False
+
+
+def keyed(word: Word) -> Word | None:
+    """Return the value of ``[key]=value`` in an array; None for an ordinary word."""
+    if word.parts and isinstance(word.parts[0], Lit):
+        match = re.match(r"\[[^\]]*\]=", word.parts[0].text)
+        if match and not word.parts[0].quoted:
+            rest = word.parts[0].text[match.end() :]
+            return Word((Lit(rest, False), *word.parts[1:]), word.span)
+    return None

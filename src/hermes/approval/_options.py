@@ -1,0 +1,39 @@
+"""Tells the options of a command from its operands."""
+
+from __future__ import annotations
+
+
+def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Split words into options with their values, and the rest from the first operand on.
+
+    ``valued`` are the options that take the next word. A cluster of short ones is one option, whose last
+    letter may
+    take the next word.
+    """
+    found: list[tuple[str, str]] = []
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if word == "--":
+            return found, words[index + 1 :]
+        if word[:1] != "-" or word == "-":
+            break
+        name, equals, value = word.partition("=")
+        if word.startswith("--"):
+            if not equals and word in valued and index + 1 < len(words):
+                index += 1
+                value = words[index]
+            found.append((name, value))
+        elif word in valued:
+            index += 1
+            found.append((word, words[index] if index < len(words) else ""))
+        elif word[:2] in valued:
+            found.append((word[:2], word[2:].removeprefix("=")))
+        elif len(word) > 2 and "-" + word[-1] in valued:
+            index += 1
+            found.append((word, ""))
+            found.append(("-" + word[-1], words[index] if index < len(words) else ""))
+        else:
+            found.append((name, value))
+        index += 1
+    return found, words[index:]

@@ -1,0 +1,242 @@
+"""What kind of place a path is: the classes that the policy decides by.
+
+Paths are judged as text. Only a judge for this very machine looks at the disk, for symbolic links.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ._marks import STAR, UNKNOWN, globbed, marked, names, plain, unknown
+
+# Directories that belong to the system as a whole: nobody deletes one of these in earnest.
+TOP = names(
+    "/bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /opt /proc "
+    "/root /run /sbin /srv /sys /usr /var /usr/bin /usr/lib "
+    "/usr/lib64 /usr/local /usr/sbin /usr/share /usr/local/bin "
+    "/usr/local/lib /var/lib /var/log /usr/include /nix /nix/store "
+    "/lost+found /System /Library /Applications /Users /Volumes "
+    "/private /private/etc /private/var /cores /efi /boot/efi /snap"
+)
+_ALL = re.compile(r"(?:[*?.]|\[[^]]*\])*\*(?:[*?.]|\[[^]]*\])*")
+_BLOCK_DEVICE = re.compile(
+    r"/dev/(?:[shv]d[a-z]|xvd|nvme|mmcblk|md\d|md/|dm-|mapper/|r?disk|loop\d|"
+    r"nbd|disk/|zd\d|sr\d|cciss/|bcache|mtd|ubi|pmem|zvol/|ada\d|da\d)"
+)
+_HARMLESS_DEVICE = re.compile(
+    r"/dev/(?:null|zero|full|stdin|stdout|stderr|tty\w*|fd(?:/.*)?|"
+    r"shm(?:/.*)?|u?random|ptmx|pts/\d+|console|tcp/.*|udp/.*)"
+)
+_ANY_HOME = re.compile(r"/home/[^/]+|/Users/[^/]+|/root(?=/|\Z)|[^/]*[\U0010ff00-\U0010ff0f][^/]*(?=/)")
+_HOME_OF = re.compile(r"/home/[^/]+|/Users/[^/]+|/root")
+
+
+def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
+    """Return a path absolute and without ``.`` and ``..``, with the links that were made in the session
+    followed.
+
+    The home directory is ``~``. What is unknown stays in it as a mark.
+    """
+    if len(path) > 4096:
+        return UNKNOWN  # no system opens it
+    if not path.startswith(("/", "~")):
+        path = f"{cwd}/{path}"
+    out: list[str] = []
+    hops = 0
+    parts = path.split("/")
+    root = "~" if parts[0] == "~" else "/"
+    index = 1 if parts[0] in ("", "~") else 0
+    while index < len(parts):
+        part = parts[index]
+        index += 1
+        if part in ("", "."):
+            continue
+        if part == "..":
+            if out and not unknown(out[-1]):
+                out.pop()
+            elif not out and root == "~":
+                root, out = "/", ["home"]
+            continue
+        out.append(part)
+        if links:
+            so_far = (root if root != "/" else "") + "/" + "/".join(out)
+            target = links.get(so_far)
+            if target is not None and hops < 20:
+                hops += 1
+                rest = parts[index:]
+                parts, index = target.split("/") + rest, 1
+                root, out = ("~" if target.startswith("~") else "/"), []
+    joined = "/".join(out)
+    result = f"~/{joined}" if root == "~" and joined else "~" if root == "~" else f"/{joined}"
+    if home.startswith("/") and home != "/" and (result == home or result.startswith(home + "/")):
+        result = "~" + result[len(home) :]
+    if result.startswith("/private/") and re.match(r"/private/(?:etc|var|tmp|home)(?:/|$)", result):
+        result = result[len("/private") :]
+    return result
+
+
+def on_disk(path: str, home: str) -> str:
+    """Return where a path of this machine really leads. Looks at the disk."""
+    if marked(path):
+        return path
+    real = os.path.realpath(home + path[1:] if path.startswith("~") else path)
+    return "~" + real[len(home) :] if real == home or real.startswith(home + "/") else real
+
+
+class Classes:
+    """The classes of paths, from the tables of the rules file."""
+
+    def __init__(self, tables: Mapping[str, Iterable[str]]) -> None:
+        # Most patterns are plain: they are looked up, and only the others are matched.
+        self._order = {name: number for number, name in enumerate(tables)}
+        self._exact: dict[str, list[str]] = {}
+        self._below: dict[str, list[str]] = {}  # `x/**`
+        self._ending: dict[str, list[str]] = {}  # `**/x`
+        self._inside: dict[str, list[str]] = {}  # `**/x/**`
+        self._patterns: list[tuple[str, re.Pattern[str]]] = []
+        self._samples: list[tuple[str, list[str]]] = []
+        for name, patterns in tables.items():
+            self._index(name, patterns)
+            self._samples += [(name, one.split("/")) for one in patterns if not one.startswith("**/")]
+        self._samples += [("top", one.split("/")) for one in TOP]
+        self._cache: dict[str, tuple[str, ...]] = {}
+
+    def _index(self, name: str, patterns: Iterable[str]) -> None:
+        others: list[str] = []
+        for one in patterns:
+            body = one.removeprefix("**/").removesuffix("/**")
+            if "*" in body or (body.count("/") > 1 and one.startswith("**/")):
+                others.append(one)
+                continue
+            start, end = one.startswith("**/"), one.endswith("/**")
+            table = (
+                self._inside
+                if start and end
+                else self._ending
+                if start
+                else self._below
+                if end
+                else self._exact
+            )
+            table.setdefault(body, []).append(name)
+        if others:
+            self._patterns.append((name, re.compile("|".join(map(_regex, others)), re.DOTALL)))
+
+    def _looked_up(self, path: str) -> set[str]:
+        """Return the classes of a path without active globs."""
+        homely = _ANY_HOME.sub("~", path, count=1)
+        found = set(self._exact.get(homely, ())) | set(self._exact.get(path, ()))
+        for whole in {path, homely}:
+            at = whole.rfind("/")
+            while at > 0:
+                found.update(self._below.get(whole[:at], ()))
+                at = whole.rfind("/", 0, at)
+        parts = path.split("/")
+        for count in (1, 2):
+            if len(parts) >= count:
+                found.update(self._ending.get("/".join(parts[-count:]), ()))
+        for index in range(len(parts) - 1):
+            found.update(self._inside.get(parts[index], ()))
+            if index:
+                found.update(self._inside.get(f"{parts[index - 1]}/{parts[index]}", ()))
+        for name, pattern in self._patterns:
+            if name not in found and pattern.fullmatch(path):
+                found.add(name)
+        return found
+
+    def of(self, path: str) -> tuple[str, ...]:
+        """Return the classes of a path that ``normal`` made, the most serious one first."""
+        found = self._cache.get(path)
+        if found is None:
+            if len(self._cache) > 2000:
+                self._cache.clear()
+            found = self._cache[path] = self._of(path)
+        return found
+
+    def _of(self, path: str) -> tuple[str, ...]:
+        found: list[str] = []
+        trimmed = strip_all(path)
+        if trimmed == "/":
+            found.append("root")
+        elif trimmed == "~" or _HOME_OF.fullmatch(trimmed) or trimmed == "/home":
+            found.append("home-itself")
+        elif trimmed in TOP:
+            found.append("top")
+        if path.startswith("/dev/"):
+            if _BLOCK_DEVICE.match(path):
+                found.append("device")
+            elif not _HARMLESS_DEVICE.fullmatch(path):
+                found.append("special")
+        if globbed(path):
+            found += self._globbed(path)
+        text = plain(path)
+        found += sorted(self._looked_up(text) - set(found), key=self._order.__getitem__)
+        return tuple(found)
+
+    def _globbed(self, path: str) -> list[str]:
+        """Return the classes of what a pattern may stand for."""
+        components = [plain(one) for one in path.split("/")]
+        found: list[str] = []
+        for name, sample in self._samples:
+            if (
+                name in found
+                or (len(sample) != len(components) and sample[-1] != "**")
+                or len(sample) > len(components)
+            ):
+                continue
+            if all(_meet(one, part) for one, part in zip(components, sample, strict=False)):
+                found.append(name)
+        return found
+
+
+def _meet(one: str, other: str) -> bool:
+    """Say whether two patterns of a part of a path can mean the same name."""
+    if one == other or other in ("*", "**"):
+        return True
+    one_globs, other_globs = any(sign in one for sign in "*?["), "*" in other
+    if one_globs and other_globs:
+        first, second = re.split(r"[*?[]", one)[0], other.split("*")[0]
+        return first.startswith(second) or second.startswith(first)
+    if one_globs:
+        return fnmatch.fnmatchcase(other, one) and not (other.startswith(".") and one[0] in "*?")
+    return other_globs and fnmatch.fnmatchcase(one, other)
+
+
+def strip_all(path: str) -> str:
+    """Return the directory that a path ending in patterns for everything empties, else the path."""
+    while True:
+        head, slash, tail = path.rpartition("/")
+        if not slash or not tail:
+            return path
+        if not globbed(tail) or not _ALL.fullmatch(plain(tail)):
+            return path
+        path = head or "/"
+
+
+def whole(path: str) -> bool:
+    """Say whether the last part of a path is a pattern for everything in its directory."""
+    tail = path.rpartition("/")[2]
+    return STAR in tail and _ALL.fullmatch(plain(tail)) is not None
+
+
+def _regex(pattern: str) -> str:
+    """Return a regular expression for one pattern: ``*`` stays in its part, ``**`` does not."""
+    out = ""
+    if pattern.startswith("~/"):
+        out = r"(?:~|/home/[^/]+|/Users/[^/]+|/root|[^/]*[\U0010ff00-\U0010ff0a][^/]*(?:/.*)?)/"
+        pattern = pattern[2:]
+    elif pattern.startswith("**/"):
+        out = r"(?:.*/)?"
+        pattern = pattern[3:]
+    for piece in re.split(r"(\*\*|\*)", pattern):
+        out += ".*" if piece == "**" else "[^/]*" if piece == "*" else re.escape(piece)
+    return f"(?:{out})"
+
+
+def tables(raw: Any) -> dict[str, list[str]]:
+    """Return the path tables of the rules file, each a list of patterns."""
+    return {str(name): [str(one) for one in patterns] for name, patterns in raw.items()}

@@ -1,0 +1,459 @@
+"""What well-known programs print, and which files they make, as far as later commands depend on it."""
+
+from __future__ import annotations
+
+import re
+
+from . import _marks as marks
+from ._call import Call
+from ._carriers import Handler
+from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
+from ._options import options_of
+from ._run import Interpreter
+
+
+def cat(run: Interpreter, call: Call) -> str:
+    operands = [one for one in call.argv[1:] if not one.startswith("-") or one == "-"]
+    if not operands:
+        return call.stdin if call.stdin is not None else UNKNOWN
+    out = ""
+    for one in operands:
+        path = run.path(one, call.cwd)
+        if one == "-" or path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
+            out += call.stdin or ""
+        else:
+            out += run.reading(path)
+    return out
+
+
+def filtered(run: Interpreter, call: Call) -> str:
+    """A filter: what it prints is unknown, but of the kind of what it reads."""
+    texts = [call.stdin or ""]
+    for one in call.argv[1:]:
+        if not one.startswith("-") and ("/" in one or one in run.state.files or "." in one):
+            texts.append(run.reading(run.path(one, call.cwd)))
+    kinds = marks.kinds(*texts)
+    if EVERY in texts[0] and call.name in (
+        "awk",
+        "tr",
+        "sort",
+        "sed",
+        "cut",
+        "tail",
+        "xargs",
+        "cat",
+        "gawk",
+        "mawk",
+    ):
+        kinds += EVERY
+    if (
+        EVERY in texts[0]
+        and call.name in ("grep", "egrep")
+        and not any(re.search(r"[A-Za-z]", one) for one in call.argv[1:] if not one.startswith("-"))
+    ):
+        kinds += EVERY
+    return kinds
+
+
+def passed(run: Interpreter, call: Call) -> str:
+    """A filter that lets texts through as they are, but maybe not all of them."""
+    text = call.stdin
+    operands = [one for one in call.argv[1:] if not one.startswith("-")]
+    if text is None or operands:
+        return filtered(run, call)
+    return text
+
+
+def tee(run: Interpreter, call: Call) -> str:
+    append = any(one in ("-a", "--append") for one in call.argv)
+    for one in call.argv[1:]:
+        if not one.startswith("-"):
+            run.state.write(
+                run.path(one, call.cwd), call.stdin if call.stdin is not None else UNKNOWN, append=append
+            )
+    return call.stdin if call.stdin is not None else UNKNOWN
+
+
+_DECODING = re.compile(
+    r"-[a-zA-Z]*[dD][a-zA-Z]*|--decode|--decompress|-r|-rp|-[a-z]*r[a-z]*|--uncompress|-d.*"
+)
+
+
+def decoder(run: Interpreter, call: Call) -> str:
+    always = call.name in (
+        "zcat",
+        "gunzip",
+        "bzcat",
+        "xzcat",
+        "uudecode",
+        "zstdcat",
+        "bunzip2",
+        "unxz",
+        "base64decode",
+        "gzcat",
+        "lz4cat",
+        "uncompress",
+    )
+    kinds = filtered(run, call)
+    if always or any(_DECODING.fullmatch(one) for one in call.argv[1:]):
+        return kinds + DECODED
+    return kinds
+
+
+def fetch(run: Interpreter, call: Call) -> str:
+    """curl and wget: what they print or write came over the network."""
+    found, operands = apart(call.argv[1:], _FETCH)
+    target = ""
+    plain = call.name in (
+        "curl",
+        "http",
+        "https",
+        "xh",
+        "lynx",
+        "w3m",
+        "links",
+        "GET",
+        "lwp-request",
+        "curlie",
+        "fetch",
+    )
+    remote_name = False
+    for name, value in found:
+        if (name in ("-o", "--output") and call.name != "wget") or (
+            name in ("-O", "--output-document") and call.name in ("wget", "wget2")
+        ):
+            target = value
+        elif name.startswith("-") and not name.startswith("--"):
+            if call.name == "curl" and "O" in name:
+                remote_name = True
+            if call.name in ("wget", "wget2") and "O" in name and value:
+                target = value
+        elif name in ("--remote-name", "--remote-name-all"):
+            remote_name = True
+    if call.name in ("wget", "wget2") and any("O-" in one for one in call.argv):
+        target = "-"
+    text = UNKNOWN + REMOTE
+    if target in ("-", "/dev/stdout"):
+        return text
+    if target:
+        run.state.write(run.path(target, call.cwd), text)
+        return UNKNOWN
+    if remote_name or not plain:
+        for one in operands:
+            base = one.split("?")[0].rstrip("/").rpartition("/")[2]
+            if base:
+                run.state.write(run.path(base, call.cwd), text)
+        return UNKNOWN
+    return text
+
+
+_FETCH = marks.names(
+    "-o --output -O --output-document -H --header -d --data "
+    "--data-raw --data-binary -F --form -X --request -u --user -A "
+    "--user-agent -e --referer -b --cookie -c --cookie-jar -T "
+    "--upload-file -x --proxy -m --max-time -w --write-out -P "
+    "--directory-prefix --connect-timeout --retry --url -U -t -T "
+    "--tries --timeout -K --config --cacert --cert --key --resolve"
+)
+
+
+def curl_like(run: Interpreter, call: Call) -> str:
+    if call.name == "curl":
+        # In curl -O takes no value.
+        copy = [one for one in call.argv]
+        for index, word in enumerate(copy):
+            if re.fullmatch(r"-[a-zA-Z]*O", word):
+                copy[index] = "--remote-name"
+        call = Call(
+            copy, call.cwd, call.span, call.stdin, call.env, call.place, call.root, call.captured, name="curl"
+        )
+    return fetch(run, call)
+
+
+def remote(run: Interpreter, call: Call) -> str:
+    return UNKNOWN + REMOTE
+
+
+def copy(run: Interpreter, call: Call) -> str:
+    """cp, mv, install, ln, scp: where a file is known to come from."""
+    found, operands = options_of(call.argv[1:], _COPY)
+    directory = next((value for name, value in found if name in ("-t", "--target-directory")), "")
+    symbolic = any(
+        "s" in name[1:3] or name == "--symbolic"
+        for name, _ in found
+        if call.name == "ln" and name[:2] != "--"
+    ) or (call.name == "ln" and any(name == "--symbolic" for name, _ in found))
+    extra = call.argv[1:][::-1]
+    # Options may also come last.
+    operands = [one for one in operands if not one.startswith("-")] or [
+        one for one in extra if not one.startswith("-")
+    ]
+    if directory:
+        sources, target = operands, directory
+    elif len(operands) >= 2:
+        sources, target = operands[:-1], operands[-1]
+    elif operands and call.name == "ln":
+        sources, target = operands, "."
+    else:
+        return ""
+    goal = run.path(target, call.cwd)
+    for source in sources[:50]:
+        base = source.rstrip("/").rpartition("/")[2]
+        into = (
+            directory
+            or len(sources) > 1
+            or target.endswith("/")
+            or target in (".", "..")
+            or goal in run.state.links
+        )
+        place = f"{goal}/{base}" if into else goal
+        if call.name == "ln" and symbolic:
+            origin = source if source.startswith(("/", "~")) else f"{place.rpartition('/')[0]}/{source}"
+            run.state.links[place] = run.path(origin, call.cwd)
+            continue
+        if call.name in ("scp", "rsync", "sftp", "rclone") and re.match(r"[\w.@-]+:|\w+://", source):
+            remote_base = re.split(r"[:/]", source.rstrip("/"))[-1]
+            for one in {f"{goal}/{remote_base}", goal}:
+                run.state.write(one, UNKNOWN + REMOTE)
+            continue
+        path = run.path(source, call.cwd)
+        text = run.state.files.get(path)
+        if text is not None:
+            run.state.write(place, text)
+            run.state.write(f"{goal}/{base}", text)
+        elif path in run.state.links or re.match(r"(?:/usr)?(?:/local)?/s?bin/[^/]+$", path):
+            run.state.links[place] = path
+            run.state.links[f"{goal}/{base}"] = path
+        elif run.sink.secret(path):
+            run.state.write(place, UNKNOWN + SECRET)
+        if call.name == "mv":
+            run.state.files.pop(path, None)
+    return ""
+
+
+_COPY = marks.names("-t --target-directory -S --suffix -m --mode -o --owner -g --group -P -i -F -J")
+
+
+def processes(run: Interpreter, call: Call) -> str:
+    if call.name == "ps":
+        every = any(re.fullmatch(r"-?[a-zA-Z]*[eAax][a-zA-Z]*", one) for one in call.argv[1:2])
+        return UNKNOWN + PIDS + (EVERY if every else "")
+    if call.name == "pgrep":
+        return UNKNOWN + PIDS
+    return UNKNOWN + PIDS
+
+
+def ls(run: Interpreter, call: Call) -> str:
+    if any(run.path(one, call.cwd) == "/proc" for one in call.argv[1:]):
+        return UNKNOWN + PIDS + EVERY
+    # Names that match a pattern are printed with their directory.
+    named = [one for one in call.argv[1:] if marks.globbed(one) and "/" in one.rstrip("/")]
+    if named and "d" not in "".join(one for one in call.argv if one.startswith("-")) and len(named) <= 20:
+        return "".join(one.rpartition("/")[0] + "/" + UNKNOWN + "\n" for one in named)
+    return UNKNOWN
+
+
+def dump(run: Interpreter, call: Call) -> str:
+    """A dump of a database, which is not just any text for another one."""
+    return UNKNOWN + OUTPUT
+
+
+def apart(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Split words into options and operands, which may stand in any order."""
+    found, rest = options_of(words, valued)
+    operands: list[str] = []
+    while rest:
+        operands.append(rest[0])
+        more, rest = options_of(rest[1:], valued)
+        found += more
+    return found, operands
+
+
+def printenv(run: Interpreter, call: Call) -> str:
+    from ._expand import secret_name
+
+    names = [one for one in call.argv[1:] if not one.startswith("-")]
+    if not names:
+        return UNKNOWN + ENVIRON
+    return UNKNOWN + (SECRET if any(map(secret_name, names)) else "")
+
+
+def unpack(run: Interpreter, call: Call) -> str:
+    """tar, unzip: what is unpacked from the network lies in the directory."""
+    source = call.stdin or ""
+    target = call.cwd
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        if word in ("-C", "--directory", "-d") and index + 1 < len(words):
+            target = run.path(words[index + 1], call.cwd)
+        elif not word.startswith("-"):
+            source += run.state.files.get(run.path(word, call.cwd), "")
+    to_stdout = any(re.fullmatch(r"-?[a-zA-Z]*O[a-zA-Z]*|--to-stdout|-p", one) for one in words[:3])
+    if REMOTE in source and not to_stdout:
+        run.state.write(target + "/*", UNKNOWN + REMOTE)
+    return marks.kinds(source) if to_stdout or call.name != "tar" else filtered(run, call)
+
+
+def history(run: Interpreter, call: Call) -> str:
+    """What was typed before: it may hold secrets, as the environment may."""
+    return UNKNOWN + ENVIRON
+
+
+def number(run: Interpreter, call: Call) -> str:
+    """A program that prints a number, a date or the like."""
+    return marks.NUMBER
+
+
+def temporary(run: Interpreter, call: Call) -> str:
+    return f"/tmp/{OUTPUT}\n"
+
+
+def sequence(run: Interpreter, call: Call) -> str:
+    numbers = [one for one in call.argv[1:] if re.fullmatch(r"-?\d+", one)]
+    if numbers and len(numbers) == len(call.argv) - 1 and len(numbers) <= 2:
+        low, high = (1, int(numbers[0])) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
+        if 0 <= high - low < 200:
+            return "".join(f"{one}\n" for one in range(low, high + 1))
+    return UNKNOWN
+
+
+def basename(run: Interpreter, call: Call) -> str:
+    words = [one for one in call.argv[1:] if not one.startswith("-")]
+    if not words or marks.unknown(words[0]):
+        return UNKNOWN
+    text = words[0].rstrip("/").rpartition("/")[2]
+    if len(words) > 1:
+        text = text.removesuffix(words[1])
+    return text + "\n"
+
+
+def dirname(run: Interpreter, call: Call) -> str:
+    words = [one for one in call.argv[1:] if not one.startswith("-")]
+    if not words or marks.unknown(words[0]):
+        return UNKNOWN
+    head, slash, _ = words[0].rstrip("/").rpartition("/")
+    return (head or ("/" if slash else ".")) + "\n"
+
+
+def realpath(run: Interpreter, call: Call) -> str:
+    words = [one for one in call.argv[1:] if not one.startswith("-")]
+    return run.path(words[-1], call.cwd) + "\n" if words else UNKNOWN
+
+
+def known(run: Interpreter, call: Call) -> str:
+    """A program whose output is made to be evaluated."""
+    return ""
+
+
+def rev(run: Interpreter, call: Call) -> str:
+    text = call.stdin
+    if text is None or marks.marked(text):
+        return filtered(run, call)
+    return "\n".join(line[::-1] for line in text.split("\n"))
+
+
+def translate(run: Interpreter, call: Call) -> str:
+    """``tr``: done for plain sets of the same length, and deletions of plain characters."""
+    words = [one for one in call.argv[1:]]
+    text = call.stdin
+    if text is None or marks.marked(text) or len(text) > 4000:
+        return filtered(run, call)
+    if len(words) == 2 and words[0] == "-d" and not re.search(r"[\\\[\]-]", words[1]):
+        return "".join(one for one in text if one not in words[1])
+    sets = [_set(one) for one in words]
+    if len(sets) == 2 and sets[0] and sets[1]:
+        second = sets[1] + sets[1][-1] * max(0, len(sets[0]) - len(sets[1]))
+        return text.translate({ord(one): other for one, other in zip(sets[0], second, strict=False)})
+    return filtered(run, call)
+
+
+def _set(text: str) -> str | None:
+    if text.startswith("-") or "[" in text:
+        return None
+    text = text.replace("\\n", "\n").replace("\\t", "\t")
+    out = re.sub(r"(.)-(.)", lambda match: "".join(map(chr, range(ord(match[1]), ord(match[2]) + 1))), text)
+    return out if "\\" not in out and len(out) < 300 else None
+
+
+def written_file(run: Interpreter, call: Call) -> str:
+    """A program that changes a file in place, or makes one whose text cannot be known."""
+    for one in call.argv[1:]:
+        if not one.startswith("-"):
+            path = run.path(one, call.cwd)
+            if path in run.state.files and path.rpartition("/")[2]:
+                if call.name in ("sed", "gsed", "perl", "ruby") and not any(
+                    re.match(r"-[a-zA-Z]*i|--in-place", word) for word in call.argv
+                ):
+                    continue
+                run.state.write(path, marks.kinds(run.state.files[path]))
+    return filtered(run, call)
+
+
+def dd(run: Interpreter, call: Call) -> str:
+    source = call.stdin or UNKNOWN
+    for one in call.argv[1:]:
+        if one.startswith("if="):
+            source = run.reading(run.path(one[3:], call.cwd))
+    for one in call.argv[1:]:
+        if one.startswith("of="):
+            run.state.write(run.path(one[3:], call.cwd), source)
+            return ""
+    return source
+
+
+def openssl(run: Interpreter, call: Call) -> str:
+    if "-d" in call.argv:
+        return filtered(run, call) + DECODED
+    if "s_client" in call.argv:
+        return UNKNOWN + REMOTE
+    return filtered(run, call)
+
+
+PROGRAMS: dict[str, Handler] = {
+    **dict.fromkeys(marks.names("cat tac gcat bat batcat nl"), cat),
+    **dict.fromkeys(marks.names("head tail sort uniq less more pv column fold fmt tsort shuf"), passed),
+    **dict.fromkeys(
+        marks.names(
+            "grep egrep fgrep rg cut jq yq paste join comm wc strings iconv od hexdump gzip bzip2c gpg"
+        ),
+        filtered,
+    ),
+    **dict.fromkeys(
+        marks.names(
+            "base64 base32 basenc xxd gunzip zcat bzcat xzcat bzip2 xz zstd "
+            "uudecode zstdcat bunzip2 unxz base58 uncompress lz4 gzcat brotli"
+        ),
+        decoder,
+    ),
+    **dict.fromkeys(
+        marks.names("curl wget wget2 http https xh lynx w3m links GET curlie fetch aria2c axel lwp-request"),
+        curl_like,
+    ),
+    **dict.fromkeys(
+        marks.names(
+            "nc ncat netcat socat telnet dig host nslookup gh glab ftp sftp rclone aws gsutil gcloud drill"
+        ),
+        remote,
+    ),
+    **dict.fromkeys(marks.names("cp mv ln install scp rsync gcp gmv"), copy),
+    **dict.fromkeys(marks.names("pgrep pidof ps lsof fuser"), processes),
+    **dict.fromkeys(marks.names("tar bsdtar unzip gtar cpio 7z"), unpack),
+    **dict.fromkeys(marks.names("sed gsed ed patch ex"), written_file),
+    **dict.fromkeys(("readlink", "realpath", "greadlink"), realpath),
+    **dict.fromkeys(marks.names("mysqldump pg_dump pg_dumpall mariadb-dump mongodump"), dump),
+    "tee": tee,
+    "ls": ls,
+    "printenv": printenv,
+    **dict.fromkeys(
+        marks.names("date gdate uuidgen nproc uptime arch uname tty expr bc factor cksum"), number
+    ),
+    "mktemp": temporary,
+    "history": history,
+    "seq": sequence,
+    "basename": basename,
+    "dirname": dirname,
+    "rev": rev,
+    "tr": translate,
+    "dd": dd,
+    "openssl": openssl,
+}

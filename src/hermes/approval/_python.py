@@ -1,0 +1,623 @@
+"""Reads Python code that is given in a line, with Python's own parser."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from . import _marks as marks
+from ._call import Call
+from ._carriers import _ALL_MARKS
+from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
+from ._run import Interpreter
+
+_SHELL = frozenset(
+    (
+        "os.system",
+        "os.popen",
+        "subprocess.getoutput",
+        "subprocess.getstatusoutput",
+        "commands.getoutput",
+        "pty.spawn",
+        "platform.popen",
+        "asyncio.create_subprocess_shell",
+    )
+)
+_RUN = frozenset(f"subprocess.{name}" for name in ("run", "call", "Popen", "check_call", "check_output")) | {
+    "asyncio.create_subprocess_exec"
+}
+_TREES = frozenset(
+    ("shutil.rmtree", "os.removedirs", "distutils.dir_util.remove_tree", "send2trash.send2trash")
+)
+_REMOVES = frozenset(("os.remove", "os.unlink", "os.rmdir"))
+_MOVES = frozenset(
+    (
+        "shutil.copy",
+        "shutil.copyfile",
+        "shutil.copy2",
+        "shutil.copytree",
+        "shutil.move",
+        "os.rename",
+        "os.replace",
+        "os.link",
+        "os.symlink",
+    )
+)
+_METHODS = frozenset(("unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p"))
+_EXECS = frozenset(
+    (
+        "exec",
+        "eval",
+        "compile",
+        "execfile",
+        "runpy.run_path",
+        "runpy.run_module",
+        "marshal.loads",
+        "pickle.loads",
+        "importlib.import_module-x",
+        "code.interact",
+        "os.execfile",
+    )
+)
+_FETCHES = (
+    "urllib.request.",
+    "urllib.urlopen",
+    "urllib2.",
+    "requests.",
+    "httpx.",
+    "http.client.",
+    "urlopen",
+    "aiohttp.",
+)
+_SECRET_IMPORTS = re.compile(r"(?:hermes|hermes_cli|tools)\.approval|hermes\.(?:config|credentials)")
+
+
+def python(run: Interpreter, call: Call, code: str) -> str:
+    """Follow Python code; return what it prints, as far as is known."""
+    if REMOTE in code:
+        run.note("remote-code", "Python runs what comes from the network")
+        return UNKNOWN
+    if DECODED in code:
+        run.note("decoded-code", "Python runs what was decoded from an unreadable text")
+        return UNKNOWN
+    if not code.strip(_ALL_MARKS):
+        run.note("unknown-code", "Python runs code that is not known")
+        return UNKNOWN
+    text = marks.plain(code)
+    if len(text) > 50_000:
+        run.note("code-unreadable", "Python code that is too long to be read")
+        return UNKNOWN
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(re.sub(f"[{marks.UNKNOWN}-\U0010ff0f]", "_unknown_", text))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        run.note("code-unreadable", "Python code that cannot be read")
+        return UNKNOWN
+    return _Reader(run, call).read(tree)
+
+
+class _Reader:
+    """Walks one module."""
+
+    def __init__(self, run: Interpreter, call: Call) -> None:
+        self.run = run
+        self.call = call
+        self.names: dict[str, str] = {}  # what an imported name stands for
+        self.values: dict[str, Any] = {}
+        self.printed: list[str] = []
+        self.sends = False
+        self.reads_secret = False
+        self.depth = 0
+        self.bare: set[int] = set()  # calls whose value is dropped or closed at once
+
+    def read(self, tree: ast.Module) -> str:
+        nodes = list(ast.walk(tree))
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    self.names[alias.asname or alias.name.partition(".")[0]] = (
+                        alias.name if alias.asname else alias.name.partition(".")[0]
+                    )
+                    self.imported(alias.name)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                for alias in node.names:
+                    self.names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                    self.imported(f"{node.module}.{alias.name}")
+        for node in nodes:
+            if (
+                isinstance(node, ast.Assign)
+                and len(node.targets) == 1
+                and isinstance(node.targets[0], ast.Name)
+            ):
+                name = node.targets[0].id
+                dotted = self.dotted(node.value)
+                if dotted:
+                    self.names[name] = dotted
+                value = self.value(node.value)
+                self.values[name] = None if name in self.values and self.values[name] != value else value
+            elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
+                items = self.value(node.iter)
+                self.values[node.target.id] = (
+                    items[0] if isinstance(items, list) and len(items) == 1 else None
+                )
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                if (
+                    isinstance(node.func, ast.Attribute)
+                    and node.func.attr == "close"
+                    and isinstance(node.func.value, ast.Call)
+                ):
+                    self.bare.add(id(node.func.value))
+                self.called(node)
+            elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+                self.bare.add(id(node.value))
+            elif (isinstance(node, ast.ListComp | ast.GeneratorExp | ast.For) and _forks(node)) or (
+                isinstance(node, ast.While) and _forks(node)
+            ):
+                self.run.note("fork-bomb", "starts itself over and over", "block")
+            elif isinstance(node, ast.Attribute) and self.dotted(node) == "os.environ":
+                pass
+        if self.sends and self.reads_secret:
+            self.run.note("send-secret", "Python code that sends a credential over the network")
+        return "".join(self.printed) or UNKNOWN
+
+    def imported(self, name: str) -> None:
+        if _SECRET_IMPORTS.match(name):
+            self.run.note("agent-control", "Python code that reaches into the agent's approval")
+
+    # Names and values
+
+    def dotted(self, node: ast.AST) -> str:
+        """Return the full name that an expression stands for; empty for none."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            head = self.dotted(node.value)
+            return f"{head}.{node.attr}" if head else ""
+        if isinstance(node, ast.Call):
+            name = self.dotted(node.func)
+            if name in ("__import__", "importlib.import_module") and node.args:
+                value = self.value(node.args[0])
+                return value if isinstance(value, str) else "?"
+            if name == "getattr" and len(node.args) >= 2:
+                value = self.value(node.args[1])
+                head = self.dotted(node.args[0])
+                return f"{head}.{value}" if head and isinstance(value, str) else "?"
+        if isinstance(node, ast.Subscript):
+            head = self.dotted(node.value)
+            key = self.value(node.slice)
+            if head in ("sys.modules", "__builtins__.__dict__") and isinstance(key, str):
+                return key
+            if head.endswith("__dict__"):
+                return f"{head.removesuffix('.__dict__')}.{key}" if isinstance(key, str) else "?"
+        return ""
+
+    def value(self, node: ast.AST | None, depth: int = 0) -> Any:
+        """Return the value of an expression: a text, a number, a list, or None for what is not known."""
+        if depth > 30 or node is None:
+            return None
+        if isinstance(node, ast.Constant):
+            return (
+                node.value
+                if isinstance(node.value, str | int | float)
+                else node.value.decode("latin-1")
+                if isinstance(node.value, bytes)
+                else None
+            )
+        if isinstance(node, ast.Name):
+            return self.values.get(node.id)
+        if isinstance(node, ast.List | ast.Tuple):
+            return [self.value(one, depth + 1) for one in node.elts]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = self.value(node.operand, depth + 1)
+            return -inner if isinstance(inner, int | float) else None
+        if isinstance(node, ast.JoinedStr):
+            pieces = [
+                self.value(one.value if isinstance(one, ast.FormattedValue) else one, depth + 1)
+                for one in node.values
+            ]
+            return "".join(UNKNOWN if one is None else str(one) for one in pieces)
+        if isinstance(node, ast.BinOp):
+            return self.binary(node, depth)
+        if isinstance(node, ast.Subscript):
+            head = self.dotted(node.value)
+            key = self.value(node.slice, depth + 1)
+            if head == "os.environ" and isinstance(key, str):
+                return self.environ(key)
+            inner = self.value(node.value, depth + 1)
+            if isinstance(node.slice, ast.Slice) and isinstance(inner, str):
+                step = self.value(node.slice.step, depth + 1)
+                return inner[::-1] if step == -1 else None
+            if isinstance(inner, list | str) and isinstance(key, int) and -len(inner) <= key < len(inner):
+                return inner[key]
+            return None
+        if isinstance(node, ast.Call):
+            return self.result(node, depth)
+        return None
+
+    def binary(self, node: ast.BinOp, depth: int) -> Any:
+        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if isinstance(node.op, ast.Add):
+            if isinstance(left, list) and isinstance(right, list):
+                return left + right
+            if isinstance(left, str) or isinstance(right, str):
+                return (left if isinstance(left, str) else UNKNOWN) + (
+                    right if isinstance(right, str) else UNKNOWN
+                )
+        if isinstance(node.op, ast.Div) and isinstance(left, str):
+            return f"{left.rstrip('/')}/{right if isinstance(right, str) else UNKNOWN}"
+        if (
+            isinstance(node.op, ast.Mult)
+            and isinstance(left, str)
+            and isinstance(right, int)
+            and 0 <= right < 200
+        ):
+            return (left * right)[:10_000]
+        if isinstance(node.op, ast.Mod) and isinstance(left, str):
+            values = right if isinstance(right, list) else [right]
+            for one in values:
+                left = re.sub(r"%[sdr]", partial(_shown, one), left, count=1)
+            return left
+        return None
+
+    def environ(self, name: str) -> str:
+        from ._expand import secret_name
+
+        if secret_name(name):
+            self.reads_secret = True
+            return UNKNOWN + SECRET
+        value = self.run.expand.get(name)
+        return value if isinstance(value, str) else UNKNOWN
+
+    def result(self, node: ast.Call, depth: int) -> Any:
+        name = self.dotted(node.func)
+        args = [self.value(one, depth + 1) for one in node.args]
+        if name in (
+            "str",
+            "Path",
+            "pathlib.Path",
+            "PurePath",
+            "pathlib.PurePath",
+            "os.fspath",
+            "os.path.abspath",
+            "os.path.realpath",
+            "os.path.expandvars",
+            "shlex.quote",
+            "os.path.normpath",
+        ):
+            return args[0] if args else "."
+        if name == "os.path.expanduser" and args and isinstance(args[0], str):
+            return args[0]
+        if name in ("Path.home", "pathlib.Path.home"):
+            return "~"
+        if name in ("os.getcwd", "Path.cwd", "pathlib.Path.cwd"):
+            return self.call.cwd
+        if name == "os.path.join" and args:
+            return "/".join(UNKNOWN if not isinstance(one, str) else one for one in args)
+        if name in ("os.getenv", "os.environ.get") and args and isinstance(args[0], str):
+            return self.environ(args[0])
+        if name == "chr" and args and isinstance(args[0], int) and 0 <= args[0] < 0x110000:
+            return chr(args[0])
+        if name.startswith("base64.b") or name.endswith(
+            (".b64decode", "codecs.decode", "bytes.fromhex", "zlib.decompress", "binascii.unhexlify")
+        ):
+            return UNKNOWN + DECODED
+        if name.startswith(_FETCHES):
+            return UNKNOWN + REMOTE
+        if isinstance(node.func, ast.Attribute):
+            head = self.value(node.func.value, depth + 1)
+            attribute = node.func.attr
+            if attribute in (
+                "expanduser",
+                "resolve",
+                "absolute",
+                "strip",
+                "decode",
+                "encode",
+                "rstrip",
+                "lstrip",
+                "as_posix",
+                "text",
+                "json",
+                "read",
+                "get",
+            ) and isinstance(head, str):
+                return head
+            if attribute == "joinpath" and isinstance(head, str):
+                return "/".join([head, *(UNKNOWN if not isinstance(one, str) else one for one in args)])
+            if attribute == "join" and isinstance(head, str) and args and isinstance(args[0], list):
+                return head.join(UNKNOWN if not isinstance(one, str) else one for one in args[0])
+            if attribute == "split" and isinstance(head, str):
+                return head.split(args[0]) if args and isinstance(args[0], str) and args[0] else head.split()
+            if (
+                attribute == "replace"
+                and isinstance(head, str)
+                and len(args) >= 2
+                and isinstance(args[0], str)
+                and isinstance(args[1], str)
+            ):
+                return head.replace(args[0], args[1])[:10_000]
+            if attribute == "format" and isinstance(head, str):
+                for one in args:
+                    head = re.sub(r"\{\w*\}", partial(_shown, one), head, count=1)
+                return head
+            if attribute in ("lower", "upper") and isinstance(head, str):
+                return head.lower() if attribute == "lower" else head.upper()
+        if name == "open":
+            path = args[0] if args else None
+            if isinstance(path, str) and self.run.sink.secret(self.run.path(path, self.call.cwd)):
+                return UNKNOWN + SECRET
+        if name in ("dict", "os.environ.copy"):
+            return UNKNOWN + ENVIRON
+        return None
+
+    # Calls
+
+    def path(self, value: Any) -> str:
+        return self.run.path(value if isinstance(value, str) and value else UNKNOWN, self.call.cwd)
+
+    def writes(self, value: Any, content: str = UNKNOWN) -> None:
+        path = self.path(value)
+        self.run.sink.redirect(">", path, content, self.call)
+        if isinstance(value, str):
+            self.run.state.write(path, UNKNOWN)
+
+    def runs(self, words: list[Any]) -> None:
+        argv = [UNKNOWN if not isinstance(one, str) else one for one in words]
+        if argv and argv[0] not in ("sys.executable",):
+            self.run.subshell(
+                partial(self.run.call, msgspec.structs.replace(self.call, argv=argv, stdin=None)),
+                captured=True,
+            )
+
+    def shell(self, value: Any) -> None:
+        if not isinstance(value, str) or not value.strip(_ALL_MARKS):
+            self.run.note("code-runs", "Python code that runs commands which are not known")
+            return
+        if DECODED in value or REMOTE in value:
+            self.run.note("decoded-code" if DECODED in value else "remote-code", "")
+            return
+        self.run.subshell(partial(self.run.script, value), captured=True)
+
+    def called(self, node: ast.Call) -> None:
+        name = self.dotted(node.func)
+        args = [self.value(one) for one in node.args]
+        keywords = {one.arg: one.value for one in node.keywords if one.arg}
+        first = (
+            args[0]
+            if args
+            else self.value(keywords.get("args") or keywords.get("path") or keywords.get("file"))
+        )
+        if name == "print":
+            self.printed.append(" ".join(UNKNOWN if one is None else str(one) for one in args) + "\n")
+            if any(isinstance(one, str) and SECRET in one for one in args):
+                self.run.note("show-secret", "prints a credential")
+            if any(self.dotted(one) == "os.environ" for one in node.args) and not self.call.captured:
+                self.run.note("show-secret", "prints the whole environment")
+        elif name in _SHELL:
+            if name == "pty.spawn":
+                self.run.note("code-network", "Python code that hands out a shell")
+            self.shell(" ".join(map(str, first)) if isinstance(first, list) else first)
+        elif name in _RUN or name.startswith(("os.exec", "os.spawn", "os.posix_spawn")):
+            self.process(name, node, args, keywords, first)
+        elif name in _TREES:
+            self.run.sink.command(_rm(self.call, first, "-rf"))
+            self.run.note("code-deletes", "Python code that deletes a directory")
+        elif name in _REMOVES:
+            if isinstance(first, str):
+                self.run.sink.command(_rm(self.call, first, "-f"))
+            else:
+                self.run.note("code-deletes", "Python code that deletes files which are not known")
+        elif name == "os.truncate":
+            self.run.note("empty-file", "Python code that empties a file")
+        elif name in _MOVES:
+            if len(args) > 1 and args[1] == "/dev/null":
+                self.run.note("mass-delete", "moves files to nowhere")
+            if len(args) > 1:
+                self.writes(args[1])
+            if isinstance(first, str) and self.run.sink.secret(self.path(first)):
+                self.run.sink.redirect("<", self.path(first), "", self.call)
+        elif name in _EXECS or name.endswith(".exec_module"):
+            self.executes(name, node, first)
+        elif name in ("os.kill", "os.killpg", "signal.pthread_kill"):
+            if first == -1 or (name == "os.killpg" and first == 0):
+                self.run.note("kill-everything", "kills every process", "block")
+            elif first is None or first == 1:
+                self.run.note("kill-looked-up", "kills processes that are looked up")
+        elif name in ("os.chmod", "os.chown", "os.setuid", "os.putenv", "os.mkfifo"):
+            if isinstance(first, str):
+                self.run.sink.redirect(">>", self.path(first), UNKNOWN, self.call)
+        elif name in ("open", "io.open", "os.open", "codecs.open", "gzip.open") or (
+            isinstance(node.func, ast.Attribute)
+            and node.func.attr == "open"
+            and isinstance(self.value(node.func.value), str)
+        ):
+            self.opens(node, args, keywords, name)
+        elif name.startswith("socket.") or ".socket" in name or name.endswith("dup2"):
+            self.sends = True
+            if name.endswith("dup2") or name == "socket.create_server-x":
+                self.run.note("code-network", "Python code that hands its streams to a connection")
+        elif name.startswith(_FETCHES):
+            self.fetches(name, node, args, keywords)
+        elif name == "?":
+            self.run.note("code-runs", "Python code that calls what is not known")
+        elif name in ("ctypes.CDLL", "ctypes.cdll.LoadLibrary"):
+            self.run.note("code-runs", "Python code that calls the system's library")
+        elif isinstance(node.func, ast.Attribute):
+            self.method(node, node.func.attr, args)
+
+    def method(self, node: ast.Call, attribute: str, args: list[Any]) -> None:
+        func = node.func
+        assert isinstance(func, ast.Attribute)
+        if attribute == "delete" and not args and "objects" in ast.dump(func.value)[:2000]:
+            self.run.note("sql", "Python code that deletes rows of a database")
+        elif attribute in _METHODS:
+            head = self.value(func.value)
+            if isinstance(head, str) and attribute in ("unlink", "rmdir"):
+                self.run.sink.command(_rm(self.call, head, "-f"))
+            else:
+                self.run.note("code-deletes", "Python code that deletes files")
+        elif attribute in (
+            "write_text",
+            "write_bytes",
+            "touch",
+            "symlink_to",
+            "rename",
+            "replace",
+            "chmod",
+            "mkdir",
+        ):
+            head = self.value(func.value)
+            if isinstance(head, str) and (attribute not in ("replace", "rename") or len(args) == 1):
+                self.writes(head)
+            if attribute in ("rename",) and args and isinstance(args[0], str):
+                self.writes(args[0])
+        elif attribute in ("read_text", "read_bytes"):
+            head = self.value(func.value)
+            if isinstance(head, str):
+                path = self.path(head)
+                self.run.sink.redirect("<", path, "", self.call)
+                self.reads_secret = self.reads_secret or self.run.sink.secret(path)
+        elif attribute in (
+            "sendall",
+            "send",
+            "sendto",
+            "sendmail",
+            "send_message",
+            "connect",
+            "post",
+            "put",
+            "storbinary",
+        ):
+            self.sends = True
+        elif attribute in ("system", "popen"):
+            self.shell(args[0] if args else None)
+        elif attribute == "execute" and args and isinstance(args[0], str):
+            self.run.sink.command(
+                msgspec.structs.replace(self.call, argv=["psql", "-c", args[0]], name="psql", stdin=None)
+            )
+        elif attribute in ("__subclasses__", "load_module"):
+            self.run.note("code-runs", "Python code that calls what is not known")
+
+    def process(
+        self, name: str, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr], first: Any
+    ) -> None:
+        shell = keywords.get("shell")
+        if name.startswith("os."):
+            skip = 1 if name.startswith("os.spawn") else 0
+            rest = args[skip:]
+            if len(rest) > 1 and isinstance(rest[1], list):
+                rest = rest[1]
+            elif len(rest) > 1:
+                rest = rest[1:]
+            self.runs(rest)
+            return
+        if (shell is not None and self.value(shell) not in (0, None)) or (
+            isinstance(shell, ast.Constant) and shell.value is True
+        ):
+            self.shell(first[0] if isinstance(first, list) and first else first)
+        elif isinstance(first, list) and first:
+            if (
+                first[0] is None
+                and node.args
+                and self.dotted(getattr(node.args[0], "elts", [node.args[0]])[0]) == "sys.executable"
+            ):
+                first = ["python3", *first[1:]]
+            self.runs(first)
+        elif isinstance(first, str):
+            self.shell(first)
+        else:
+            self.run.note("code-runs", "Python code that runs a command which is not known")
+
+    def executes(self, name: str, node: ast.Call, first: Any) -> None:
+        if name == "compile" and not isinstance(first, str):
+            return
+        if isinstance(first, str) and not marks.marked(first) and self.depth < 3:
+            self.depth += 1
+            if self.run.depth < 20:
+                self.run.depth += 1
+                try:
+                    python(self.run, self.call, first)
+                finally:
+                    self.run.depth -= 1
+            return
+        if isinstance(first, str) and REMOTE in first:
+            self.run.note("remote-code", "Python code that runs what comes from the network")
+        elif isinstance(first, str) and DECODED in first:
+            self.run.note("decoded-code", "Python code that runs what it decoded")
+        else:
+            self.run.note("code-runs", "Python code that runs code which is not known")
+
+    def opens(self, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr], name: str) -> None:
+        method = isinstance(node.func, ast.Attribute) and name not in (
+            "io.open",
+            "os.open",
+            "codecs.open",
+            "gzip.open",
+        )
+        target = (
+            self.value(node.func.value)
+            if method and isinstance(node.func, ast.Attribute)
+            else (args[0] if args else self.value(keywords.get("file")))
+        )
+        place = 0 if method else 1
+        mode = args[place] if len(args) > place else self.value(keywords.get("mode"))
+        path = self.path(target)
+        if name == "os.open":
+            mode = (
+                "a"
+                if (len(node.args) > 1 and "O_WRONLY" in ast.dump(node.args[1])) or "O_RDWR" in ast.dump(node)
+                else "r"
+            )
+        if isinstance(mode, str) and any(sign in mode for sign in "wax+"):
+            self.writes(target)
+            if "w" in mode and id(node) in self.bare:
+                self.run.sink.redirect(">", path, "", msgspec.structs.replace(self.call, argv=[]))
+        else:
+            self.run.sink.redirect("<", path, "", self.call)
+            held = self.run.reading(path)
+            if SECRET in held or marks.PRIVATE in held:
+                self.reads_secret = True
+
+    def fetches(self, name: str, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr]) -> None:
+        self.sends = True
+        values = [*args, *(self.value(one) for one in keywords.values())]
+        if name.endswith("urlretrieve") and len(args) > 1 and isinstance(args[1], str):
+            self.run.sink.redirect(">", self.path(args[1]), UNKNOWN, self.call)
+            self.run.state.write(self.path(args[1]), UNKNOWN + REMOTE)
+        if any(isinstance(one, str) and (SECRET in one or ENVIRON in one) for one in values) or any(
+            self.dotted(one) == "os.environ" for one in [*node.args, *keywords.values()]
+        ):
+            self.run.note("send-secret", "Python code that sends a credential over the network")
+        if name.endswith(".delete"):
+            self.run.note("http-delete", "sends a request that deletes something")
+
+
+def _shown(value: Any, match: re.Match[str]) -> str:
+    return UNKNOWN if value is None else str(value)
+
+
+def _rm(call: Call, target: Any, flags: str) -> Call:
+    return msgspec.structs.replace(
+        call,
+        argv=["rm", flags, target if isinstance(target, str) and target else UNKNOWN],
+        name="rm",
+        stdin=None,
+    )
+
+
+def _forks(node: ast.AST) -> bool:
+    return any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "fork"
+        for one in ast.walk(node)
+    )
+
+
+__all__ = ["python"]

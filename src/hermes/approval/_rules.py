@@ -1,0 +1,377 @@
+"""The rule language: patterns of commands, read from the rules file and from the user's configuration."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import shlex
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from importlib import resources
+from typing import Any, Literal
+
+import msgspec
+
+from . import _marks as marks
+from ._call import Call
+
+Action = Literal["allow", "ask", "block"]
+Severity = Literal["low", "medium", "high", "hardline"]
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One rule, as the file and a user's configuration write it.
+
+    ``patterns`` match a command; ``text`` are regular expressions for the words and input of ``programs``,
+    without what is
+    between single quotes in it where ``literals`` is false. ``match`` and ``not_match`` are examples.
+    """
+
+    id: str
+    action: Action
+    reason: str = ""
+    severity: Severity = "medium"
+    patterns: tuple[str, ...] = ()
+    programs: str = ""
+    text: tuple[str, ...] = ()
+    literals: bool = True
+    match: tuple[str, ...] = ()
+    not_match: tuple[str, ...] = ()
+
+
+_LITERAL = re.compile(r"(?<!\w)'(?:[^']|'')*'(?!\w)")
+
+
+class Shape:
+    """The words of a command, told apart: options, and operands with whether each may be an option's
+    value.
+    """
+
+    __slots__ = ("flags", "operands", "words")
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        self.words = argv
+        self.flags: list[tuple[str, str, str]] = []  # name, value after "=", next word
+        self.operands: list[tuple[str, bool]] = []
+        after = False
+        ended = False
+        last = len(argv) - 1
+        for index in range(1, len(argv)):
+            word = argv[index]
+            if ended or word[:1] != "-" or word == "-":
+                self.operands.append((word.lower() if word.isascii() else marks.plain(word).lower(), after))
+                after = False
+            elif word == "--":
+                ended = True
+                self.operands.append(("--", True))
+            else:
+                name, equals, value = word.partition("=")
+                self.flags.append((name, value if equals else "", argv[index + 1] if index < last else ""))
+                after = not equals
+
+
+class _Flag:
+    """One flag of a pattern, with the value that it must have where it says one."""
+
+    __slots__ = ("cluster", "long", "name", "value")
+
+    def __init__(self, text: str) -> None:
+        self.name, equals, value = text.partition("=")
+        self.value = _glob(value) if equals and value else None
+        if "*" in self.name:
+            self.value, self.name = _glob(text), "*"
+        self.long = self.name.startswith("--")
+        self.cluster = (
+            re.compile(f"-[A-Za-z0-9]*{re.escape(self.name[1:])}[A-Za-z0-9]*")
+            if len(self.name) == 2
+            else None
+        )
+
+    def found(self, shape: Shape) -> bool:
+        name = self.name
+        if name == "*":
+            assert self.value is not None
+            return any(self.value(f"{one}={value}".rstrip("=")) for one, value, _ in shape.flags)
+        for one, value, following in shape.flags:
+            if one == name:
+                if self.value is None or self.value(value or following):
+                    return True
+            elif self.long:
+                # An abbreviation of a long option is that option.
+                if (
+                    len(one) > 2
+                    and name.startswith(one)
+                    and (self.value is None or self.value(value or following))
+                ):
+                    return True
+            elif self.cluster is not None:
+                if one[:2] == name and self.value is not None:
+                    if self.value(one[2:] + ("=" + value if value else "")):
+                        return True
+                elif self.value is None and one[1:2] != "-":
+                    if one[:2] == name or (len(one) <= 8 and self.cluster.fullmatch(one)):
+                        return True
+                elif (
+                    self.value is not None
+                    and one[1] != "-"
+                    and one[-1] == name[1]
+                    and len(one) <= 6
+                    and self.value(following)
+                ):
+                    return True
+            elif self.value is not None and one.startswith(name) and self.value(one[len(name) :] or value):
+                return True
+        return False
+
+
+def _glob(pattern: str) -> Any:
+    """Return a test of whether a text matches a glob, letters of any case."""
+    if not any(sign in pattern for sign in "*?["):
+        lower = pattern.lower()
+        return lambda text: text.lower() == lower
+    match = re.compile(fnmatch.translate(pattern.lower()), re.DOTALL).match
+    return lambda text: match(text.lower()) is not None
+
+
+class _Step:
+    """A word of a pattern after the program: flags, operands, or both as alternatives."""
+
+    __slots__ = ("end", "flags", "gap", "names", "tests")
+
+    def __init__(self, alternatives: list[str], gap: bool) -> None:
+        self.gap = gap
+        self.end = alternatives == ["END"]
+        self.flags = [
+            _Flag(one) for one in alternatives if one.startswith("-") and one != "-" and one != "--"
+        ]
+        plain = [one for one in alternatives if not one.startswith("-") or one in ("-", "--")]
+        self.names = frozenset(one.lower() for one in plain if not any(sign in one for sign in "*?["))
+        self.tests = [_glob(one) for one in plain if any(sign in one for sign in "*?[")]
+
+    @property
+    def positional(self) -> bool:
+        return bool(self.names or self.tests)
+
+    def fits(self, operand: str) -> bool:
+        return operand in self.names or any(test(operand) for test in self.tests)
+
+
+class Pattern:
+    """A compiled pattern."""
+
+    __slots__ = ("absent_flags", "absent_words", "free", "rule", "steps")
+
+    def __init__(self, rule: Rule, text: str) -> None:
+        words = _words(text)
+        self.rule = rule
+        self.steps: list[_Step] = []
+        self.free: list[list[_Flag]] = []
+        self.absent_flags: list[_Flag] = []
+        self.absent_words: list[Any] = []
+        gap = False
+        for word in words[1:]:
+            if word == "...":
+                gap = True
+                continue
+            if word[0] == "!" and len(word) > 1:
+                for one in word[1:].split("|"):
+                    (
+                        self.absent_flags.append(_Flag(one))
+                        if one.startswith("-")
+                        else self.absent_words.append(_glob(one))
+                    )
+                continue
+            step = _Step(word.split("|"), gap)
+            if step.flags and not step.positional:
+                self.free.append(step.flags)
+                continue
+            self.steps.append(step)
+            gap = False
+
+    def matches(self, shape: Shape) -> bool:
+        """Say whether the words of a command match; its program has been compared already."""
+        for flags in self.free:
+            if not any(flag.found(shape) for flag in flags):
+                return False
+        if self.steps and not self._places(shape, 0, 0, [200]):
+            return False
+        if self.absent_flags and any(flag.found(shape) for flag in self.absent_flags):
+            return False
+        return not (
+            self.absent_words and any(test(word) for word, _ in shape.operands for test in self.absent_words)
+        )
+
+    def _places(self, shape: Shape, number: int, index: int, budget: list[int]) -> bool:
+        """Say whether the steps from one on match the operands from one on. What follows an option may be
+        its value.
+        """
+        budget[0] -= 1
+        if budget[0] < 0:
+            return True
+        if number == len(self.steps):
+            return True
+        step = self.steps[number]
+        operands = shape.operands
+        if step.end:
+            return all(word == "--" for word, _ in operands[index:])
+        if step.flags and any(flag.found(shape) for flag in step.flags):
+            return self._places(shape, number + 1, index, budget)
+        while index < len(operands):
+            word, maybe = operands[index]
+            index += 1
+            if step.fits(word) and self._places(shape, number + 1, index, budget):
+                return True
+            if not (maybe or step.gap):
+                return False
+        return False
+
+
+def _words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    if not words:
+        raise ValueError("a pattern has no program")
+    return words
+
+
+class Rules:
+    """Rules, found by the name of a program."""
+
+    def __init__(self, rules: Iterable[Rule]) -> None:
+        self.rules = {rule.id: rule for rule in rules}
+        # Patterns and expressions are compiled when a program of theirs is met for the first time.
+        self._named: dict[str, list[tuple[Rule, str]]] = {}
+        self._globbed: list[tuple[list[str], Rule, str]] = []
+        self._texts: dict[str, list[tuple[Rule, str]]] = {}
+        for rule in self.rules.values():
+            for text in rule.patterns:
+                alternatives = text.split(maxsplit=1)[0].split("|")
+                globs = [one for one in alternatives if any(sign in one for sign in "*?[/")]
+                for name in alternatives:
+                    if name not in globs:
+                        self._named.setdefault(name, []).append((rule, text))
+                if globs:
+                    self._globbed.append((globs, rule, text))
+            for expression in rule.text:
+                for name in rule.programs.split():
+                    self._texts.setdefault(name, []).append((rule, expression))
+        self._seen: dict[str, list[Pattern]] = {}
+        self.names = frozenset(self._named) | frozenset(self._texts)
+
+    def _patterns(self, name: str, path: str) -> list[Pattern]:
+        key = path if path.startswith("/etc/") else name
+        found = self._seen.get(key)
+        if found is None:
+            if len(self._seen) > 2000:
+                self._seen.clear()
+            found = [Pattern(rule, text) for rule, text in self._named.get(name, ())]
+            for globs, rule, text in self._globbed:
+                if any(fnmatch.fnmatchcase(name, one) or fnmatch.fnmatchcase(path, one) for one in globs):
+                    found.append(Pattern(rule, text))
+            self._seen[key] = found
+        return found
+
+    def meets(self, call: Call) -> bool:
+        """Say whether a command meets any rule."""
+        return bool(self.find(call, Shape(call.argv)))
+
+    def find(self, call: Call, shape: Shape) -> list[Rule]:
+        """Return the rules that a command meets."""
+        found = [
+            pattern.rule for pattern in self._patterns(call.name, call.argv[0]) if pattern.matches(shape)
+        ]
+        texts = self._texts.get(call.name)
+        if texts:
+            said = " ".join(call.argv[1:])
+            if call.stdin and len(call.stdin) < 64 * 1024:
+                said += "\n" + call.stdin
+            said = said[: 64 * 1024]
+            bare = _LITERAL.sub("''", said)
+            found += [
+                rule for rule, expression in texts if re.search(expression, said if rule.literals else bare)
+            ]
+        return found
+
+
+def short(pattern: str, action: Action, number: int) -> Rule:
+    """Return the rule that a pattern of ``approvals.deny``, ``ask`` or ``allow`` means."""
+    words = _words(pattern)
+    while len(words) > 1 and words[-1] == "*":
+        words.pop()
+    names = {"block": "deny", "ask": "ask", "allow": "allow"}
+    text = " ".join(shlex.quote(word) if " " in word else word for word in words)
+    return Rule(
+        id=f"user-{names[action]}-{number}",
+        action=action,
+        reason=f"the configuration says so: {pattern}",
+        severity="high" if action == "block" else "medium",
+        patterns=(text,),
+    )
+
+
+def user_rules(
+    rules: Sequence[Mapping[str, Any] | Rule] = (),
+    *,
+    deny: Sequence[str] = (),
+    ask: Sequence[str] = (),
+    allow: Sequence[str] = (),
+) -> list[Rule]:
+    """Return a user's rules, from maps in the language of the rules file and from short patterns.
+
+    :raises ValueError: one of them is not a rule
+    """
+    found: list[Rule] = []
+    for raw in rules:
+        try:
+            found.append(raw if isinstance(raw, Rule) else msgspec.convert(dict(raw), Rule))
+        except msgspec.ValidationError as error:
+            raise ValueError(f"not a rule: {error}") from error
+    lists: tuple[tuple[Action, Sequence[str]], ...] = (("block", deny), ("ask", ask), ("allow", allow))
+    for action, patterns in lists:
+        found += [short(pattern, action, number) for number, pattern in enumerate(patterns, 1)]
+    for rule in found:
+        for text in rule.patterns:
+            Pattern(rule, text)
+        for expression in rule.text:
+            try:
+                re.compile(expression)
+            except re.error as error:
+                raise ValueError(f"the rule {rule.id} has a broken expression: {error}") from error
+    return found
+
+
+class Shipped(msgspec.Struct, frozen=True):
+    """The rules file."""
+
+    rules: tuple[Rule, ...]
+    wrappers: dict[str, str]
+    paths: dict[str, list[str]]
+    trusted: tuple[str, ...]
+    read_only: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)
+def shipped_rules() -> tuple[Rules, Rules, Rules]:
+    """Return the shipped rules, those for trusted output, and those for what only reads, ready for use."""
+    own = shipped()
+    return (
+        Rules(own.rules),
+        Rules([Rule(id="trusted", action="allow", patterns=own.trusted)]),
+        Rules([Rule(id="read-only", action="allow", patterns=own.read_only)]),
+    )
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Shipped:
+    """Return the rules that come with hermes. Reads the file once."""
+    raw = tomllib.loads(resources.files(__package__).joinpath("rules.toml").read_text("utf-8"))
+    return Shipped(
+        rules=tuple(msgspec.convert(raw["rule"], list[Rule])),
+        wrappers=raw["wrappers"],
+        paths=raw["paths"],
+        trusted=tuple(raw["trusted_output"]["patterns"]),
+        read_only=tuple(raw["read_only"]["patterns"]),
+    )

@@ -1,0 +1,152 @@
+"""What a shell session is known to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ._marks import DECODED, ENVIRON, EVERY, KEY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, UNKNOWN
+from ._syntax import Node
+
+# How much of the files that a session writes is kept, and how many of them.
+MAX_TEXT = 64 * 1024
+MAX_KEPT = 256 * 1024
+MAX_ENTRIES = 2000
+
+Value = str | list[str] | None
+
+
+class SessionState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a session between two commands. None in its place means a fresh session.
+
+    ``variables`` has texts, lists for arrays, and None for a name that was unset; ``files`` what was written
+    in the
+    session, ``links`` where links and copies lead. Marks stand in texts for what is not known.
+    """
+
+    cwd: str | None = None
+    previous: str | None = None
+    variables: Mapping[str, Value] = {}
+    functions: Mapping[str, tuple[Node, ...]] = {}
+    aliases: Mapping[str, str] = {}
+    options: frozenset[str] = frozenset()
+    parameters: tuple[str, ...] | None = ()
+    files: Mapping[str, str] = {}
+    links: Mapping[str, str] = {}
+    descriptors: Mapping[str, str] = {}
+    crowded: bool = False
+
+
+class State:
+    """The state while a command is followed. ``fork`` is what a subshell starts from."""
+
+    __slots__ = (
+        "aliases",
+        "crowded",
+        "cwd",
+        "descriptors",
+        "files",
+        "functions",
+        "links",
+        "options",
+        "parameters",
+        "previous",
+        "variables",
+    )
+
+    def __init__(self, session: SessionState | None, cwd: str) -> None:
+        session = session or _FRESH
+        self.cwd = session.cwd or cwd
+        self.previous = session.previous or UNKNOWN
+        self.variables: dict[str, Value] = dict(session.variables)
+        self.functions: dict[str, tuple[Node, ...]] = dict(session.functions)
+        self.aliases: dict[str, str] = dict(session.aliases)
+        self.options: set[str] = set(session.options)
+        self.parameters: tuple[str, ...] | None = session.parameters
+        self.files: dict[str, str] = dict(session.files)
+        self.links: dict[str, str] = dict(session.links)
+        self.descriptors: dict[str, str] = dict(session.descriptors)
+        self.crowded = session.crowded
+
+    def fork(self) -> State:
+        """Return what a subshell sees. Files are shared: what it writes stays."""
+        other = State.__new__(State)
+        other.cwd, other.previous = self.cwd, self.previous
+        other.variables = dict(self.variables)
+        other.functions, other.aliases = dict(self.functions), dict(self.aliases)
+        other.options, other.parameters = set(self.options), self.parameters
+        other.files, other.links = self.files, self.links
+        other.descriptors, other.crowded = dict(self.descriptors), self.crowded
+        return other
+
+    def join(self, other: State) -> None:
+        """Take over what a branch that may have run did: what differs is unknown from now on."""
+        if other.cwd != self.cwd:
+            self.cwd = UNKNOWN
+        if other.variables != self.variables:
+            for name, value in other.variables.items():
+                if name not in self.variables or self.variables[name] != value:
+                    self.variables[name] = _either(self.variables.get(name, ""), value)
+        for name, bodies in other.functions.items():
+            mine = self.functions.get(name, ())
+            self.functions[name] = mine + tuple(one for one in bodies if one not in mine)
+        self.aliases.update(other.aliases)
+        self.options |= other.options
+        self.descriptors.update(other.descriptors)
+        if other.parameters != self.parameters:
+            self.parameters = None
+        self.crowded = self.crowded or other.crowded
+
+    def write(self, path: str, text: str, *, append: bool = False) -> None:
+        """Remember the text of a file."""
+        if append:
+            text = self.files.get(path, UNKNOWN) + text
+        if len(text) > MAX_TEXT:
+            text = text[:MAX_TEXT] + UNKNOWN
+        if path not in self.files and len(self.files) >= MAX_ENTRIES:
+            self.crowded = True
+            return
+        self.files[path] = text
+        self.links.pop(path, None)
+
+    def kept(self) -> SessionState:
+        """Return what the next command of the session begins with."""
+        files, total = self.files, sum(map(len, self.files.values()))
+        if total > MAX_KEPT:
+            files = {path: UNKNOWN if len(text) > 200 else text for path, text in files.items()}
+        crowded = self.crowded or max(len(self.variables), len(self.functions), len(self.links)) > MAX_ENTRIES
+        return SessionState(
+            cwd=self.cwd,
+            previous=self.previous,
+            variables={name: _short(value) for name, value in self.variables.items()},
+            functions=self.functions,
+            aliases=self.aliases,
+            options=frozenset(self.options),
+            parameters=self.parameters,
+            files=files,
+            links=self.links,
+            descriptors=self.descriptors,
+            crowded=crowded,
+        )
+
+
+_FRESH = SessionState()
+_MARKS = SECRET + REMOTE + ENVIRON + DECODED + PIDS + EVERY + OUTPUT + PRIVATE + KEY
+
+
+def _either(one: Value, two: Value) -> Value:
+    if one == two:
+        return one
+    marks = "".join(sorted(set("".join(map(_flat, (one, two)))) & set(_MARKS)))
+    return UNKNOWN + marks
+
+
+def _flat(value: Value) -> str:
+    return value if isinstance(value, str) else " ".join(value or ())
+
+
+def _short(value: Value) -> Value:
+    if isinstance(value, str):
+        return value if len(value) <= MAX_TEXT else value[:MAX_TEXT] + UNKNOWN
+    return value

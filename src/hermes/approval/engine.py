@@ -1,0 +1,255 @@
+"""The judge that reads a command: it follows what would be run, and decides by rules.
+
+Nothing is ever run, and nothing is looked up but, on this very machine, symbolic links. What cannot be known
+is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from . import Decision, Program, Request, _text
+from . import _marks as marks
+from ._builtins import BUILTINS
+from ._call import Call
+from ._carriers import carriers, file
+from ._code import CODE, Inline
+from ._paths import Classes, normal, on_disk
+from ._policy import Finding, Policy
+from ._programs import PROGRAMS
+from ._rules import Rule, Rules, shipped, shipped_rules, user_rules
+from ._run import Interpreter
+from ._state import SessionState, State
+from ._syntax import Unparsable
+
+__all__ = ["Engine", "SessionState"]
+
+Disk = Callable[[str], str]
+
+# Longer texts are not read; many documents in a line are.
+MAX_LENGTH = 256 * 1024
+_RANK = {"allow": 0, "ask": 1, "block": 2}
+_SEVERITY = {"low": 0, "medium": 1, "high": 2, "hardline": 3}
+# What is blocked even where a line cannot be read. Each pattern is bounded, so a search is linear.
+_FLOOR = re.compile(
+    r"(?:^|[\s;&|({'\"`])(?:/\S{0,40}/)?(?:"
+    r"rm\s{1,9}(?:-[\w-]{1,30}\s{1,9}){0,6}(?:--\s{1,3})?['\"]?(?:/(?:\*|\s|$|['\"])|~/?(?:\*|"
+    r"\s|$)|\$HOME/?(?:\*|\s|$)|/(?:etc|usr|bin|home|var|boot|lib|root)/?\*?(?:\s|$|['\"]))"
+    r"|mkfs(?:\.\w{1,10})?\s[^\n]{0,60}/dev/[shvn]"
+    r"|dd\s[^\n]{0,80}of=/dev/(?:[shv]d|nvme|mmcblk)"
+    r"|(?:shutdown|reboot|poweroff|halt)(?:\s{1,9}(?:-[hrpPf]{1,3}|now|\+?\d{1,4}))?\s*(?:$|[\n;&|'\"`)])"
+    r"|:\s?\(\s?\)\s?\{\s?:\s?\|\s?:)",
+)
+
+
+class Engine:
+    """Judges by the shipped rules and a user's.
+
+    :param rules: the user's rules, in the language of the rules file
+    :param deny, ask, allow: short patterns, such as ``git push *``
+    :param sudo_password: whether a password for sudo is configured; without one, feeding it one is blocked
+    :param home: the user's home in the place; None when it is not known
+    :param agent_home: hermes's own directory in the place
+    :param look_at_disk: follow symbolic links on this machine's disk, for requests of the backend ``local``;
+    this blocks
+    :param allow_regenerable: do not ask about deleting node_modules, dist and the like in the workspace
+    """
+
+    name = "rules"
+
+    def __init__(
+        self,
+        *,
+        rules: Sequence[Mapping[str, object] | Rule] = (),
+        deny: Sequence[str] = (),
+        ask: Sequence[str] = (),
+        allow: Sequence[str] = (),
+        sudo_password: bool = False,
+        home: str | None = None,
+        agent_home: str | None = None,
+        look_at_disk: bool = False,
+        allow_regenerable: bool = False,
+    ) -> None:
+        self._home = home
+        self._agent_home = agent_home
+        self._look_at_disk = look_at_disk
+        self._sudo_password = sudo_password
+        self._allow_regenerable = allow_regenerable
+        own = shipped()
+        self._rules, self._trusted, self._read_only = shipped_rules()
+        self._user = Rules(user_rules(rules, deny=deny, ask=ask, allow=allow))
+        self._classes = Classes(own.paths)
+        wrapped = carriers(own.wrappers)
+        self._handlers = {**PROGRAMS, **CODE, **wrapped, **BUILTINS, "<file>": file}
+        for name in self._handlers:
+            if name in wrapped and name in CODE:
+                raise ValueError(f"{name} is both a wrapper and a language")
+        self._carrying = frozenset(wrapped) | {name for name, one in CODE.items() if isinstance(one, Inline)}
+
+    def judge(self, request: Request, state: SessionState | None = None) -> Decision:
+        """Decide on one request in a session."""
+        try:
+            return self._judge(request, state)[0]
+        except Exception as error:
+            return Decision(
+                action="block" if _FLOOR.search(request.text[:MAX_LENGTH]) else "ask",
+                reason=f"the line could not be judged: {type(error).__name__}",
+                rule="judge-failed",
+                key=_text_key(request),
+                after=state,
+            )
+
+    @property
+    def looks_at_disk(self) -> bool:
+        """Whether :meth:`judge` may block."""
+        return self._look_at_disk
+
+    def judge_at_once(self, request: Request, state: SessionState | None = None) -> Decision | None:
+        """Decide without looking at the disk; None when that is not possible."""
+        try:
+            return self._judge(request, state, disk=_not_now)[0]
+        except Exception:
+            return None
+
+    def explain(self, request: Request, state: SessionState | None = None) -> tuple[Finding, ...]:
+        """Return every finding on a request, not only the one that decides."""
+        return tuple(self._judge(request, state)[1].findings)
+
+    def _judge(
+        self, request: Request, session: SessionState | None, *, disk: Disk | None = None
+    ) -> tuple[Decision, Policy]:
+        home = request.home or self._home or "~"
+        cwd = request.cwd or ("~" if session is None else session.cwd or "~")
+        state = State(session, cwd)
+        policy = self._policy(request, state, home, disk)
+        if request.cwd:
+            state.cwd = policy_path(request.cwd, home)
+        else:
+            state.cwd = policy_path(state.cwd, home)
+        if request.kind == "write":
+            call = Call(["write"], state.cwd, (0, len(request.text)), name="write")
+            path = policy.path(request.text, call)
+            policy.details.append(f">{path}")
+            policy.write(path, call)
+            state.write(path, marks.UNKNOWN)
+            return self._decide(request, policy, state, readable=True), policy
+        text = request.text
+        if len(text) > MAX_LENGTH:
+            policy.note("too-long", "", (0, 0))
+            return self._floor(request, policy, session), policy
+        deceptive = _text.suspicious(text)
+        if deceptive is not None:
+            policy.note("deceptive-text", deceptive[0], deceptive[1])
+        readable = True
+        for version in _text.versions(text):
+            try:
+                self._follow(version, policy, state if version == text else State(session, state.cwd), home)
+            except (Unparsable, RecursionError) as error:
+                reason = error.reason if isinstance(error, Unparsable) else "it is nested too deeply"
+                policy.note("unparsable", f"the line cannot be read: {reason}", (0, len(text)))
+                readable = False
+                if _FLOOR.search(version):
+                    policy.note("floor", "", (0, len(text)), "block")
+        return self._decide(request, policy, state, readable=readable), policy
+
+    def _follow(self, text: str, policy: Policy, state: State, home: str) -> None:
+        run = Interpreter(
+            state,
+            policy,
+            home=home if home.startswith("/") else "~",
+            handlers=self._handlers,
+            trusted=self._trusted,
+        )
+        policy.links, policy.held = state.links, state.files
+        out = run.script(text, whole=True)
+        run.uncalled()
+        if marks.SECRET in out or marks.KEY in out:
+            policy.note("show-secret", "prints a credential", (0, len(text)))
+
+    def _policy(self, request: Request, state: State, home: str, disk: Disk | None) -> Policy:
+        if not (self._look_at_disk and request.backend == "local" and home.startswith("/")):
+            disk = None
+        elif disk is None:
+            disk = partial(on_disk, home=home)
+        agent = request.agent_home or self._agent_home
+        return Policy(
+            self._rules,
+            self._user,
+            self._classes,
+            self._read_only,
+            home=home,
+            workspace=policy_path(request.workspace or request.cwd or "", home),
+            agent_home=policy_path(agent, home) if agent else None,
+            sudo_password=self._sudo_password,
+            allow_regenerable=self._allow_regenerable,
+            disk=disk,
+            links=state.links,
+            carrying=self._carrying,
+        )
+
+    def _weight(self, finding: Finding) -> tuple[int, bool, int]:
+        # Where a user's own rule forbids it that is what is said: it holds in every place.
+        return _RANK[finding.action], finding.rule in self._user.rules, _SEVERITY[finding.severity]
+
+    def _floor(self, request: Request, policy: Policy, session: SessionState | None) -> Decision:
+        if _FLOOR.search(request.text[:MAX_LENGTH]) or _FLOOR.search(request.text[-MAX_LENGTH:]):
+            policy.note("floor", "", (0, 0), "block")
+        return self._decide(request, policy, State(session, request.cwd or "~"), readable=False)
+
+    def _decide(self, request: Request, policy: Policy, state: State, *, readable: bool) -> Decision:
+        programs = tuple(
+            Program(tuple(map(marks.shown, argv)), marks.shown(cwd))
+            for argv, cwd, _ in policy.programs_run[:200]
+        )
+        worst: Finding | None = None
+        for finding in policy.findings:
+            if worst is None or self._weight(finding) > self._weight(worst):
+                worst = finding
+        exact = readable and not any(
+            marks.unknown(word) for argv, _, _ in policy.programs_run for word in argv
+        )
+        key = _key(policy) if exact and policy.programs_run else _text_key(request)
+        if worst is None:
+            return Decision(
+                action="allow",
+                severity="low",
+                programs=programs,
+                read_only=policy.read_only,
+                key=key,
+                after=state.kept(),
+            )
+        start, stop = worst.span
+        return Decision(
+            action=worst.action,  # type: ignore[arg-type]
+            reason=worst.reason,
+            rule=worst.rule,
+            severity=worst.severity,  # type: ignore[arg-type]
+            programs=programs,
+            span=(start, stop) if stop > start else None,
+            key=key,
+            after=state.kept(),
+        )
+
+
+def _not_now(path: str) -> str:
+    raise LookupError(path)
+
+
+def policy_path(path: str, home: str) -> str:
+    """Return a path with the home directory as ``~``."""
+    return normal(path, "/", {}, home) if path else ""
+
+
+def _key(policy: Policy) -> str:
+    return json.dumps(
+        [[place, cwd, *argv] for argv, cwd, place in policy.programs_run] + [policy.details],
+        ensure_ascii=True,
+        separators=(",", ":"),
+    )
+
+
+def _text_key(request: Request) -> str:
+    return json.dumps([request.kind, request.cwd, request.text], ensure_ascii=True, separators=(",", ":"))

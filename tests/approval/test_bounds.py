@@ -1,0 +1,240 @@
+"""Long, deep and invented input: an answer in bounded time, never an error, and never open."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hermes.approval._parser import Parser
+from hermes.approval._syntax import Unparsable
+
+from ._engine import ENGINE, judge, request
+
+SIZE = 100_000
+LONG = {
+    "one word": "a" * SIZE,
+    "blanks": "ls " + " " * SIZE + "x",
+    "words": "echo " + "word " * (SIZE // 5),
+    "flags": "rm " + "-a " * (SIZE // 3) + "x",
+    "semicolons": ";".join(["ls"] * (SIZE // 3)),
+    "and": " && ".join(["true"] * (SIZE // 8)),
+    "pipes": "|".join(["cat"] * (SIZE // 4)),
+    "lines": "\n".join(["ls -la"] * (SIZE // 7)),
+    "parentheses": "(" * 5000 + "ls" + ")" * 5000,
+    "braces": "{ " * 5000 + "ls;" + " }" * 5000,
+    "substitutions": "echo " + "$(" * 5000 + "ls" + ")" * 5000,
+    "arithmetic": "echo " + "$((" * 5000 + "1" + "))" * 5000,
+    "expansions": "echo " + "${a:-" * 5000 + "x" + "}" * 5000,
+    "quotes": "echo " + "'" * SIZE,
+    "double quotes": "echo " + '""' * (SIZE // 2),
+    "backslashes": "echo " + "\\" * SIZE,
+    "backticks": "echo " + "`" * SIZE,
+    "nested backticks": "echo " + "`\\" * (SIZE // 2),
+    "path": "cat " + "a/" * (SIZE // 2) + "x",
+    "up": "rm " + "../" * (SIZE // 3) + "x",
+    "document": "cat > f <<'EOF'\n" + "rm -rf / is text\n" * (SIZE // 17) + "EOF",
+    "open document": "cat <<EOF\n" + "$(ls\n" * (SIZE // 5),
+    "python": "python3 <<'EOF'\n" + "x = 1  # comment\n" * (SIZE // 17) + "EOF",
+    "sed": "sed -i 's/a/b/;" + "s/a/b/;" * (SIZE // 7) + "' x",
+    "awk": "awk '" + "{print $1}" * (SIZE // 10) + "' x",
+    "perl": "perl -e '" + "system(" * (SIZE // 7) + "'",
+    "brace bomb": "echo " + "{a,b}" * 50,
+    "brace range": "echo {1..100000000}",
+    "doubling": "a=x; " + "a=$a$a; " * 60 + "echo $a",
+    "loops": "for a in 1 2 3 4 5 6; do " * 12 + "ls; " + "done; " * 12,
+    "functions": "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; }}; " for n in range(40)) + "f40() { ls; }; f0",
+    "eval": "eval " * 5000 + "ls",
+    "shells": "sh -c " * 500 + "ls",
+    "wrappers": "env " * 5000 + "ls",
+    "globs": "ls " + "*" * 5000,
+    "trim": "a=" + "a" * 5000 + "; echo ${a##*a*a*a*a*b}",
+    "case": "case " + "a" * 5000 + " in *a*a*a*a*b) ls;; esac",
+    "wide letters": "echo " + "\uff41" * 50_000,
+    "quoted wide letters": "echo '" + "\uff41" * 50_000 + "'",
+    "accents": "echo '" + "\u00e9" * 50_000 + "'",
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_lines_are_answered_in_bounded_time(name: str) -> None:
+    text = LONG[name]
+    begun = time.thread_time()
+    decision = judge(text)
+    spent = time.thread_time() - begun
+    assert decision.action in ("allow", "ask")
+    assert decision.rule != "judge-failed", decision
+    assert spent < 2.0  # 0.1 s is the aim, and what the bench shows; this is for slow machines
+    dangerous = judge(text + "\nrm -rf src" if name == "document" else "rm -rf src; " + text)
+    assert dangerous.action != "allow"
+
+
+@pytest.mark.parametrize("count", [10, 500, 2000])
+def test_what_is_at_the_end_of_a_long_line_counts(count: int) -> None:
+    assert judge("ls; " * count).action == "allow"
+    assert judge("ls; " * count + "rm -rf src").action == "ask"
+    assert judge("ls; " * count + "rm -rf /").action == "block"
+
+
+def test_a_line_past_every_bound_is_asked_and_the_worst_blocked() -> None:
+    assert judge("ls; " * 200_000).action == "ask"
+    assert judge("ls; " * 200_000 + "rm -rf /").action == "block"
+
+
+def test_the_state_of_a_session_is_bounded() -> None:
+    state = None
+    for number in range(12):
+        writes = "; ".join(f"echo {'x' * 900} > f{number}_{index}" for index in range(250))
+        state = ENGINE.judge(request(writes), state).after
+    assert state is not None
+    assert state.crowded
+    assert sum(map(len, state.files.values())) < 4_000_000
+    assert judge("sh unseen.sh", state=state).action == "ask"
+
+
+PIECES = [
+    "rm",
+    "-rf",
+    "ls",
+    "x",
+    "$x",
+    "${x}",
+    "${x:-",
+    "$(",
+    "`",
+    ")",
+    "(",
+    "{",
+    "}",
+    ";",
+    "&",
+    "&&",
+    "||",
+    "|",
+    "|&",
+    "\n",
+    " ",
+    "  ",
+    "\t",
+    "'",
+    '"',
+    "\\",
+    "\\\n",
+    "<<A",
+    "<<-'A'",
+    "\nA\n",
+    "<<<",
+    "<",
+    ">",
+    ">>",
+    "2>&1",
+    "&>",
+    "<(",
+    ">(",
+    "$((",
+    "))",
+    "((",
+    "[[",
+    "]]",
+    "[",
+    "]",
+    "if",
+    "then",
+    "else",
+    "fi",
+    "for",
+    "in",
+    "do",
+    "done",
+    "while",
+    "case",
+    "esac",
+    ";;",
+    "function",
+    "f()",
+    "time",
+    "!",
+    "coproc",
+    "select",
+    "a=",
+    "a=(",
+    "a[1]=",
+    "a+=",
+    "*",
+    "?",
+    "~",
+    "#",
+    "=",
+    "{a,b}",
+    "{1..3}",
+    "$'\\x41'",
+    '$"',
+    "@(",
+    "!(",
+    "eval",
+    "sh -c",
+    "xargs",
+    "sudo",
+    "echo",
+    "cat",
+    "cd",
+    "/",
+    "..",
+    "\u00e9",
+    "\u200b",
+    "\x00",
+    "\r",
+    "$@",
+    "$1",
+    "${#a}",
+    "${a[@]}",
+    "${!a}",
+    "${a/",
+    "${a@P}",
+    "export",
+    "read",
+]
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
+    | st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join)
+)
+def test_invented_lines_give_an_answer(text: str) -> None:
+    findings = ENGINE.explain(request(text))  # raises what judge() would turn into a question
+    decision = judge(text)
+    assert decision.action in ("allow", "ask", "block")
+    assert bool(findings) is (decision.action != "allow")
+    if decision.span:
+        assert 0 <= decision.span[0] < decision.span[1] <= len(text)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=60))
+def test_any_text_gives_an_answer(text: str) -> None:
+    ENGINE.explain(request(text))
+    for frame in (
+        "'{}'",
+        "python3 -c '{}'",
+        "perl -e '{}'",
+        "sed '{}' x",
+        "awk '{}' x",
+        "printf '{}' a",
+        "case {} in {}) ;; esac",
+    ):
+        ENGINE.explain(request(frame.replace("{}", text)))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join))
+def test_a_quoted_text_is_one_word(text: str) -> None:
+    quoted = "'" + text.replace("'", "'\\''") + "'"
+    try:
+        Parser(f"echo {quoted}").script()
+    except Unparsable:
+        pytest.fail("a quoted text could not be read")
+    decision = judge(f"tool {quoted}")
+    assert len(decision.programs) == 1 or "\x00" in text or "\u200b" in text or "\r" in text

@@ -1,0 +1,39 @@
+"""How long a decision takes. Measures and reports; nothing fails on a timing."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import pytest
+
+from approval._engine import judge, lines
+from approval.test_bounds import LONG
+
+pytestmark = pytest.mark.bench
+
+
+def measured(text: str) -> float:
+    """Return the milliseconds of processor time that one decision takes, the best of three."""
+    times = []
+    for _ in range(3):
+        begun = time.thread_time()
+        judge(text)
+        times.append(time.thread_time() - begun)
+    return min(times) * 1000
+
+
+def test_the_corpus(capsys: pytest.CaptureFixture[str]) -> None:
+    times = sorted(measured(row["command"]) for row in lines("corpus.jsonl"))
+    with capsys.disabled():
+        print(
+            f"\napproval, {len(times)} commands: median {statistics.median(times):.3f} ms, "
+            f"p99 {times[len(times) * 99 // 100]:.3f} ms, most {times[-1]:.2f} ms"
+        )
+
+
+def test_long_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        for name, text in LONG.items():
+            print(f"\napproval, {name}, {len(text)} characters: {measured(text):.1f} ms", end="")
+        print()
