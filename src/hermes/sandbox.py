@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 import shlex
+import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
@@ -229,6 +230,7 @@ class Sandbox:
         home = _text(channel.guest.get("home"))
         self._gate = await asyncio.to_thread(self._new_gate, place, home)
         self._asleep = False
+        channel.used = time.monotonic()
         if place.stopped_by_client and self._life.idle_stop:
             self._idle = asyncio.create_task(self._suspend_when_idle())
         await asyncio.to_thread(self._store.touch, self._record)

@@ -13,7 +13,7 @@ KEPT = {"HERMES_REQUIRE", "HERMES_TEST_RUN", "HERMES_PYTHON"}
 
 
 @pytest.fixture(autouse=True)
-def hermes_home() -> Iterator[Path]:
+def hermes_home(request: pytest.FixtureRequest) -> Iterator[Path]:
     """A home of the test's own, not yet made, with no hermes setting in the environment.
 
     Its path is short: the names of unix sockets, of at most 107 bytes, may lie below it.
@@ -25,5 +25,9 @@ def hermes_home() -> Iterator[Path]:
             if name.startswith(("HERMES_", "TERMINAL_")) and name not in KEPT:
                 patch.delenv(name)
         patch.setenv("HERMES_HOME", str(home))
+        # What a test does in places of its own is not asked about, but in those of approval, and as a reader
+        # of the documentation would be.
+        if "approval" not in str(request.path) and request.path.name != "test_docs.py":
+            patch.setenv("HERMES_APPROVALS", "off")
         yield home
     shutil.rmtree(parent, ignore_errors=True)

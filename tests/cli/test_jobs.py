@@ -44,7 +44,7 @@ def test_one_that_ended_meanwhile_is_replayed_too(cli: Cli) -> None:
 
 
 def test_start_logs_attach(cli: Cli) -> None:
-    done = cli("jobs", "start", "-q", "-e", "X=5", "echo $X; echo err >&2; sleep 0.6; echo end; exit 9")
+    done = cli("jobs", "start", "-q", "-e", "X=5", "echo $X; echo err >&2; sleep 4; echo end; exit 9")
     ident = done.stdout.decode().strip()
     assert (done.returncode, ident.isdigit()) == (0, True)
     assert eventually(lambda: cli.out("jobs", "logs", ident) == "5\nerr\n")

@@ -206,10 +206,10 @@ class Gate:
 
         :raises Refused: it may not
         """
-        if self.scope == "rules":
-            decision = decision or await self.decide(request, state)
-            if decision.action != "block" or not self._is_users(decision.rule or ""):
-                return decision
+        decision = decision or await self.decide(request, state)
+        theirs = decision.action == "block" and self._is_users(decision.rule or "")
+        if self.scope == "rules" and not theirs:
+            return decision
         return await check(
             self.judge,
             request,

@@ -25,6 +25,7 @@ class Link:
     def __init__(self, chunk: int) -> None:
         self.chunk = chunk  # longest body of one frame
         self.sent = 0
+        self.acked = 0  # the last number that the other end has acknowledged
         self.seen = 0
         self.codec: Any = None
         self.out: List[bytes] = []
@@ -102,6 +103,7 @@ class Link:
         return len(self._unacked)
 
     def _prune(self, ack: int) -> None:
+        self.acked = max(ack, self.acked)
         while self._unacked and self._unacked[0][0] <= ack:
             self._unacked.popleft()
 

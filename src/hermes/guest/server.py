@@ -3,13 +3,14 @@
 It outlives every client. With nobody attached and nothing running it ends by itself.
 """
 
+import collections
 import os
 import platform
 import socket
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from .dirs import SOCKET
 from .frames import (
@@ -122,6 +123,7 @@ class Client:
         self.link.on_output = self._dirty
         self.calls: Dict[int, Call] = {}
         self.connection: Optional[Connection] = None
+        self.told: Deque[Tuple[int, Any]] = collections.deque()  # tasks whose result is in that frame
         self.left = 0.0  # when the last connection broke (monotonic)
 
     def _dirty(self) -> None:
@@ -129,6 +131,10 @@ class Client:
 
     def handle(self, frame: Frame) -> None:
         message = self.link.receive(frame)
+        if self.told and self.told[0][0] <= self.link.acked:
+            while self.told and self.told[0][0] <= self.link.acked:
+                self.told.popleft()[1].wanted = False
+            self.guest.loop.call_soon(self.guest.forget_tasks)
         if message is None:
             return
         if self.guest.held is not None and message[0] in NUMBERED:

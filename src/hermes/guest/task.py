@@ -370,10 +370,10 @@ class Task:
         self.let_write()
 
     def answered(self, call: Call, outcome: Dict[str, Any]) -> None:
-        """Send the outcome; a task that ran for this call alone has served its purpose."""
-        if self.kind == "run" and call.connected and call.task is self:
-            self.wanted = False
+        """Send the outcome; a task that ran for this call alone has served its purpose once that was read."""
         call.reply(outcome)
+        if self.kind == "run" and call.task is self:
+            call.client.told.append((call.client.link.sent, self))
 
     def output_came(self) -> None:
         for watch in self.watches:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.channel.boot import ask
 from hermes.config import Config, home
-from hermes.errors import BackendError, HermesError
+from hermes.errors import BackendError, ConfigError, HermesError
 
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from ._channel import SshChannel
@@ -185,7 +185,10 @@ class SshBackend(Backend):
 
     @property
     def _releases(self) -> bool:
-        return self._where().settings.release_command is not None
+        try:
+            return self._where().settings.release_command is not None
+        except ConfigError:  # no machine is named; what needs one says so
+            return False
 
     @property
     def stopped_by_client(self) -> bool:
