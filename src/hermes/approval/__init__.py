@@ -249,11 +249,13 @@ def _is_shell(argv: Sequence[str]) -> bool:
 
 def _on_input(judge: Judge, request: Request, decision: Decision) -> Decision:
     assert request.stdin is not None
-    shells = all(_is_shell(program.argv) for program in decision.programs if _is_code_for(program.argv))
-    if request.stdin == UNKNOWN or not shells:
+    readers = [program.argv for program in decision.programs if _is_code_for(program.argv)]
+    if request.stdin == UNKNOWN or len({_is_shell(argv) for argv in readers}) > 1:
         reason = "it would run what it reads, and that cannot be judged"
         return msgspec.structs.replace(decision, action="ask", reason=reason, key="", read_only=False)
-    inner = judge.judge(msgspec.structs.replace(request, kind="input", text=request.stdin, stdin=None))
+    reader = None if _is_shell(readers[0]) else readers[0][0]
+    fed = msgspec.structs.replace(request, kind="input", text=request.stdin, stdin=None, reader=reader)
+    inner = judge.judge(fed)
     if inner.action == "allow":
         return msgspec.structs.replace(decision, read_only=decision.read_only and inner.read_only)
     reason = f"in what it reads: {inner.reason}"

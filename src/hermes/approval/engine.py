@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from . import Decision, Program, Request, _text
+import msgspec
+
+from . import INTERPRETER, Decision, Program, Request, _text
 from . import _marks as marks
 from ._builtins import BUILTINS
 from ._call import Call
@@ -91,6 +93,7 @@ class Engine:
 
     def judge(self, request: Request, state: SessionState | None = None) -> Decision:
         """Decide on one request in a session."""
+        request = _fed(request)
         try:
             return self._judge(request, state)[0]
         except Exception as error:
@@ -110,7 +113,7 @@ class Engine:
     def judge_at_once(self, request: Request, state: SessionState | None = None) -> Decision | None:
         """Decide without looking at the disk; None when that is not possible."""
         try:
-            return self._judge(request, state, disk=_not_now)[0]
+            return self._judge(_fed(request), state, disk=_not_now)[0]
         except Exception:
             return None
 
@@ -232,6 +235,20 @@ class Engine:
             key=key,
             after=state.kept(),
         )
+
+
+def _fed(request: Request) -> Request:
+    """Return what is typed into an interpreter as a command that feeds it, so that it is read as its code."""
+    if request.kind != "input" or not request.reader:
+        return request
+    program = request.reader.split(maxsplit=1)[0].rpartition("/")[2]
+    if INTERPRETER.fullmatch(program) is None:
+        return request
+    end = "TYPED"
+    while end in request.text:
+        end += "_"
+    text = f"{program} <<'{end}'\n{request.text}\n{end}\n"
+    return msgspec.structs.replace(request, kind="run", text=text, reader=None)
 
 
 def _not_now(path: str) -> str:
