@@ -9,12 +9,13 @@ from functools import partial
 import msgspec
 
 from . import _marks as marks
+from . import _paths as paths
 from ._call import Call
 from ._marks import OUTPUT, REMOTE, SPLIT, UNKNOWN
 from ._nodes import quoted
 from ._nodes import written as _written
 from ._options import options_of
-from ._run import Interpreter
+from ._run import BINARY, Interpreter
 from ._state import State
 from ._syntax import Unparsable
 
@@ -86,7 +87,8 @@ class Wrapper:
                 inner.argv = self.fallback.split(",")
                 return run.call(inner)
             return out or UNKNOWN
-        return carried(run, inner, rest, joined=self.join)
+        # No program has a name with spaces: that is a line for a shell.
+        return carried(run, inner, rest, joined=self.join or (len(rest) == 1 and " " in rest[0].strip()))
 
 
 def carried(run: Interpreter, call: Call, words: list[str], *, joined: bool = False) -> str:
@@ -260,6 +262,8 @@ def file(run: Interpreter, call: Call) -> str:
             unseen(run, text)
         return UNKNOWN
     first = text.partition("\n")[0]
+    if first.startswith(BINARY):
+        return run.call(msgspec.structs.replace(call, argv=[first.removeprefix(BINARY), *call.argv[1:]]))
     match = re.match(r"#!\s*(\S+)(?:\s+(?:-S\s+)?(\S+))?", first)
     program = "sh"
     if match:
@@ -353,6 +357,12 @@ def find(run: Interpreter, call: Call) -> str:
     while index < len(words) and words[index][:1] not in ("-", "(", "!"):
         starts.append(words[index])
         index += 1
+    secret = ""
+    for place, word in enumerate(words[:-1]):
+        if word in ("-name", "-iname") and "*" not in words[place + 1]:
+            named = f"{(starts or ['.'])[0].rstrip('/')}/{UNKNOWN}/{words[place + 1]}"
+            if run.sink.secret(run.path(named, call.cwd)):
+                secret = named
     while index < len(words):
         if words[index] in ("-exec", "-execdir", "-ok", "-okdir"):
             stop = index + 1
@@ -364,7 +374,7 @@ def find(run: Interpreter, call: Call) -> str:
                 stop += 1
             command = words[index + 1 : stop]
             cwd = call.cwd
-            found = f"{(starts or ['.'])[0]}/{UNKNOWN}"
+            found = secret or f"{(starts or ['.'])[0]}/{UNKNOWN}"
             if words[index] in ("-execdir", "-okdir"):
                 cwd = run.path(found, cwd)
                 found = f"./{UNKNOWN}"
@@ -372,23 +382,41 @@ def find(run: Interpreter, call: Call) -> str:
             carried(run, inner, [one.replace("{}", found) for one in command])
             index = stop
         index += 1
-    return UNKNOWN
+    if secret:
+        return f"{secret}\n"
+    return UNKNOWN + (marks.EVERY if _every(run, call, starts, words) else "")
+
+
+def _every(run: Interpreter, call: Call, starts: list[str], words: list[str]) -> bool:
+    """Say whether all files of the system, or of a home, are listed."""
+    narrows = words[len(starts) :]
+    plain = all(
+        one
+        in ("-type", "f", "d", "l", "-print", "-print0", "-depth", "-mindepth", "-xdev", "-L", "-mount", "-o")
+        or one.isdigit()
+        for one in narrows
+    )
+    return plain and any(paths.everything(run.path(one, call.cwd)) for one in starts)
 
 
 def fd(run: Interpreter, call: Call) -> str:
     """``fd -x command`` and ``-X``."""
     words = call.argv[1:]
+    operands = [one for one in words if one[:1] != "-"]
+    base = operands[1] if len(operands) > 1 else "."
+    named = f"{base}/{UNKNOWN}/{operands[0]}" if operands else ""
+    secret = named if named and run.sink.secret(run.path(named, call.cwd)) else ""
     for index, word in enumerate(words):
         if word in ("-x", "--exec", "-X", "--exec-batch"):
             rest = [one for one in words[index + 1 :] if one != ";"]
-            named = [one.replace("{}", UNKNOWN) for one in rest]
+            filled = [one.replace("{}", secret or UNKNOWN) for one in rest]
             carried(
                 run,
                 msgspec.structs.replace(call, stdin=None),
-                named if named != rest else [*rest, UNKNOWN + OUTPUT + SPLIT],
+                filled if filled != rest else [*rest, secret or UNKNOWN + OUTPUT + SPLIT],
             )
             break
-    return UNKNOWN
+    return f"{secret}\n" if secret else UNKNOWN
 
 
 def parallel(run: Interpreter, call: Call) -> str:

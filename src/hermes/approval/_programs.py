@@ -237,9 +237,24 @@ _COPY = marks.names("-t --target-directory -S --suffix -m --mode -o --owner -g -
 def processes(run: Interpreter, call: Call) -> str:
     if call.name == "ps":
         every = any(re.fullmatch(r"-?[a-zA-Z]*[eAax][a-zA-Z]*", one) for one in call.argv[1:2])
+        every = every or (
+            any(re.fullmatch(r"-[uU]|--user|--User|-[uU]\w+|--user=.*", one) for one in call.argv[1:])
+            and not any(re.fullmatch(r"-[pCgst].*|--pid.*|--ppid.*", one) for one in call.argv[1:])
+        )
         return UNKNOWN + PIDS + (EVERY if every else "")
     if call.name == "pgrep":
-        return UNKNOWN + PIDS
+        _, operands = options_of(
+            call.argv[1:], marks.names("-u -U --euid --uid -t -g -P -s -d -F -G -r --ns --terminal --parent")
+        )
+        narrowed = any(
+            re.match(r"-[PtgsFGr]|--(?:parent|terminal|pidfile|group|session)", one) for one in call.argv
+        )
+        every = (not operands and not narrowed) or (
+            operands != [] and operands[0] in (".", ".*", "", "^", "$", ".+", "[a-z]", "[a-z]*", "[0-9]*")
+        )
+        return UNKNOWN + PIDS + (EVERY if every else "")
+    if call.name == "lsof" and not any(re.match(r"-[a-zA-Z]*[ipcd+gN]|[/+:]", one) for one in call.argv[1:]):
+        return UNKNOWN + PIDS + EVERY
     return UNKNOWN + PIDS
 
 
