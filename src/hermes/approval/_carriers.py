@@ -489,6 +489,12 @@ def container(run: Interpreter, call: Call) -> str:
     if not rest:
         return UNKNOWN
     sub, rest = rest[0], rest[1:]
+    if sub == "cp":
+        operands = [one for one in rest if one[:1] != "-"]
+        if len(operands) == 2 and re.match(r"[\w./-]{2,}:", operands[0]):
+            goal = run.path(operands[1], call.cwd)
+            for one in {goal, goal + "/" + re.split(r"[:/]", operands[0])[-1]}:
+                run.state.write(one, UNKNOWN + REMOTE)
     if sub not in ("exec", "run", "create", "debug", "shell"):
         if sub == "load" or sub == "import":
             return UNKNOWN
@@ -544,6 +550,15 @@ def su(run: Interpreter, call: Call) -> str:
             return carried(run, inner, words[index + 1 :])
     if call.stdin and call.stdin.strip(_ALL_MARKS):
         return shell(run, msgspec.structs.replace(inner, argv=["sh"]))
+    return UNKNOWN
+
+
+def nix(run: Interpreter, call: Call) -> str:
+    """``nix shell``, ``nix develop``: the command behind ``-c``."""
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        if word in ("-c", "--command", "--") and words[:1] not in (["build"], ["eval"]):
+            return carried(run, call, words[index + 1 :], joined=len(words) == index + 2)
     return UNKNOWN
 
 
@@ -613,6 +628,7 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "parallel": parallel,
             "ssh": ssh,
             "su": su,
+            "nix": nix,
             "runuser": su,
             "at": stdin_lines,
             "batch": stdin_lines,

@@ -31,7 +31,7 @@ _RUNS = re.compile(
     r"execShellCmd|execCmd|execCmdEx|startProcess|execProcess|ProcessBuilder|Deno\.Command|"
     r"run-program|run-shell-command|shell-command(?:-to-string)?|call-process|start-process|process[*]?|"
     r"launch-program|callCommand|callProcess|readProcess|Sys\.command|open_process_in|spawnProcess|"
-    r"executeShell|escapeShellCmd|exec\.Command|Command::new|Process\.(?:run|start|runSync))"
+    r"executeShell|spawn_command_line_\w+|spawn_async|escapeShellCmd|exec\.Command|Command::new|Process\.(?:run|start|runSync))"
     r"\s*\(?\s*(?:\{\s*cmd\s*:\s*)?(?:c\(|\[|~[cCsS]|@)?\s*" + _STRING,
 )
 _BACKTICK = re.compile(
@@ -45,7 +45,7 @@ _DELETES = re.compile(
     r"rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
     r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|"
     r"os\.remove\s*\(|os\.RemoveAll|File\.rm(?:_rf)?!?\s*\(?|remove(?:Dir|File|DirectoryRecursive)\w*\s*\(?|"
-    r"delete-(?:directory(?:-tree|/files)?|file)\b|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
+    r"deleteDir\s*\(|removeItem\b|remove_entry\w*|removeTree|rmdirRecurse|delete-(?:directory(?:-tree|/files)?|file)\b|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
     r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|"
     r"delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
 )
@@ -122,8 +122,8 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if _FORK.search(code):
         run.note("fork-bomb", "starts itself over and over", "block")
     for match in list(_RUNS.finditer(code))[:20]:
-        words = _literals(match.group(1) or match.group(2) or "", code, match.end())
-        if len(words) > 1:
+        words = _literals(match.group(1) or match.group(2) or "", code, match.end(), apart=language == "Lisp")
+        if len(words) > 1 and " " not in words[0].strip():
             argv = list(words)
             run.subshell(
                 partial(run.call, msgspec.structs.replace(call, argv=argv, stdin=None)),
@@ -138,12 +138,21 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     for expression in (_BY_NAME, _PIPED, _TEMPLATE):
         for match in list(expression.finditer(code))[:20]:
             shell(run, call, unescape(next((one for one in match.groups() if one), "").removeprefix("-|")))
+    if "child_process" in code or "GLib" in code:
+        # Whatever the function was called here.
+        for match in list(_ANY_STRING.finditer(code))[:50]:
+            said = unescape(match.group(1) or match.group(2) or "")
+            if " " in said and said.split()[0].rpartition("/")[2] in _NATIVE:
+                shell(run, call, said)
+    if language == "gnuplot":
+        for match in list(re.finditer(r"(?:^|[;\n])\s*!\s*([^\n]+)", code))[:20]:
+            shell(run, call, match.group(1))
     if language == "Tcl":
         for match in list(_TCL.finditer(code))[:20]:
             shell(run, call, match.group(1))
     if language == "Julia" and re.search(r"\brm\s*\(", code):
         run.note("code-deletes", f"{language} code that deletes files")
-    if language in ("Perl", "Ruby", "PHP", "Julia", "Bun"):
+    if language in ("Perl", "Ruby", "PHP", "Julia", "Bun", "Crystal", "gnuplot"):
         for match in list(_BACKTICK.finditer(code))[:20]:
             found = next((one for one in match.groups() if one), "")
             shell(run, call, unescape(found))
@@ -174,7 +183,7 @@ _NEXT = re.compile(
 _SCRIPTS = frozenset(("Node", "Bun", "Deno"))
 
 
-def _literals(first: str, code: str, at: int) -> list[str]:
+def _literals(first: str, code: str, at: int, *, apart: bool = False) -> list[str]:
     """Return the literal texts of a call: those that are joined as one, those that are separate as
     several.
     """
@@ -185,7 +194,7 @@ def _literals(first: str, code: str, at: int) -> list[str]:
             break
         at = match.end()
         text = unescape(match.group(2) or match.group(3) or "")
-        if match.group(1).startswith((",", "(", "'(")):
+        if match.group(1).startswith((",", "(", "'(")) or (apart and match.group(1).isspace()):
             words.append(text)
         else:
             words[-1] += text
@@ -718,6 +727,17 @@ _OPENED = re.compile(
 _SPLITS = frozenset(("sp", "split", "sview", "so", "source"))
 
 
+def given(run: Interpreter, call: Call) -> str:
+    """Compilers that also run code of the line: `crystal eval`, `nim --eval:`."""
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        if word == "eval" and index + 1 < len(words):
+            return text(run, call, words[index + 1], "Crystal")
+        if match := re.match(r"--eval[:=]", word):
+            return text(run, call, word[match.end() :], "other")
+    return marks.kinds(call.stdin or "")
+
+
 def m4(run: Interpreter, call: Call) -> str:
     """m4: what `syscmd` and `esyscmd` run."""
     codes = [call.stdin or "", *call.argv[1:]]
@@ -806,12 +826,17 @@ CODE: dict[str, Handler] = {
     "julia": Inline("Julia", "-e -E --eval --print", "-p -t -J -L"),
     **dict.fromkeys(
         marks.names(
-            "groovy scala kotlin elixir erl iex racket guile sbcl clj clojure ghc runghc ocaml swift "
-            "jshell raku octave gnuplot maxima gs pwsh-x "
-            "nu-x scheme gawk-x bb ts-node tsx coffee crystal nim dart"
+            "groovy scala kotlin elixir erl iex ghc runghc ocaml swift "
+            "jshell raku octave maxima gs pwsh-x nu-x gawk-x ts-node tsx coffee dart"
         ),
         Inline("other", "-e -E --eval -eval -c -q --expr"),
     ),
+    **dict.fromkeys(
+        marks.names("racket guile sbcl clj clojure scheme bb ecl ccl clisp chicken csi gosh janet fennel hy"),
+        Inline("Lisp", "-e -E --eval -eval -c -q --expr -x"),
+    ),
+    "gnuplot": Inline("gnuplot", "-e"),
+    **dict.fromkeys(("crystal", "nim"), given),
     **dict.fromkeys(marks.names("awk gawk mawk nawk original-awk"), awk),
     **dict.fromkeys(("sed", "gsed"), sed),
     **dict.fromkeys(marks.names("dc ed red ftp mail mailx telnet-x sftp-x bc-x"), bang),

@@ -11,7 +11,7 @@ from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
 from ._effect import has, operands_of
-from ._effects_other import broad
+from ._effects_other import broad, held
 from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._options import options_of
 from ._rules import Shape
@@ -237,6 +237,7 @@ def copy(policy: Policy, call: Call, shape: Shape) -> None:
         policy.note("upload", "sends files to another machine", call.span)
     if distant:
         broad(policy, call, sources)
+        policy.leaving(call, [held(policy, call, one) for one in sources])
 
 
 def writes(policy: Policy, call: Call, shape: Shape) -> None:

@@ -10,7 +10,7 @@ from . import _marks as marks
 from ._call import Call
 from ._effect import has, operands_of
 from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, SPLIT
-from ._options import options_of
+from ._options import options_of, searched
 from ._rules import Shape
 
 if TYPE_CHECKING:
@@ -416,8 +416,7 @@ def grep(policy: Policy, call: Call, shape: Shape) -> None:
     words = call.argv[1:]
     place = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
     pattern = words[place] if place < len(words) else ""
-    given = any(re.match(r"-[a-zA-Z]*[ef]$|--(?:regexp|file)", word) for word in words[:place])
-    policy.reads(call, words if given else words[:place] + words[place + 1 :])
+    policy.reads(call, searched(words))
     secretish = re.search(r"(?i)key|secret|pass|token|cred|api", pattern) is not None
     if secretish and call.stdin is not None and ENVIRON in call.stdin and not has(call, "vcq"):
         policy.note("show-secret", "prints credentials of the environment", call.span)

@@ -354,7 +354,11 @@ class Policy:
                 continue
             if "/" not in word and "id_" not in word and "." not in word and "wallet" not in word:
                 continue
-            for piece in _names(word):
+            pieces = _names(word)
+            if call.name in _EXPRESSIONS and ("'" in word or '"' in word):
+                # A path in an expression: `load_str("/x")`, `copy t from '/x'`.
+                pieces += _QUOTED.findall(word)
+            for piece in pieces:
                 if call.place == "" or piece.startswith(("/", "~")):
                     path = self.path(piece, call)
                     found = self._classes(path)
@@ -389,9 +393,6 @@ def _header(word: str) -> bool:
 def _names(word: str) -> list[str]:
     """Return the parts of a word that may be paths: after ``=``, ``@``, ``:`` and the like."""
     out = [word] if word[0] not in "-@" else []
-    if '("' in word or "('" in word or " '" in word or ' "' in word:
-        # A path in an expression: `load_str("/x")`, `\\copy t from '/x'`.
-        out += _QUOTED.findall(word)
     if word[0] == "@":
         out.append(word[1:])
     for sign in "=@:,":
@@ -402,7 +403,11 @@ def _names(word: str) -> list[str]:
     return [one for one in out if one and "://" not in one][:12]
 
 
-_QUOTED = re.compile(r"[\"'`]((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
+_EXPRESSIONS = marks.names(
+    "yq dasel jq gojq psql mysql mariadb sqlite3 duckdb mongosh xidel xmllint xmlstarlet gnuplot octave m4 "
+    "usql clickhouse-client clickhouse cqlsh maxima gp sage scilab-cli"
+)
+_QUOTED = re.compile(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
 _DESTROYS = re.compile(
     r"(?:[\w.-]+[-:])?(?:destroy|delete|purge|nuke|wipe|teardown|"
     r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"
