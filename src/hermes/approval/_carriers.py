@@ -310,8 +310,9 @@ def xargs(run: Interpreter, call: Call) -> str:
         items = [one.strip() for one in text.split("\n") if one.strip()]
     else:
         items = _split_quietly(text)
-    items = [marks.output(one).replace(OUTPUT, OUTPUT + ("" if replace else SPLIT)) for one in items[:200]]
     words = rest or ["echo"]
+    alone = replace and words[0].rpartition("/")[2] not in ("rm", "unlink", "shred")
+    items = [marks.output(one).replace(OUTPUT, OUTPUT + ("" if alone else SPLIT)) for one in items[:200]]
     out: list[str] = []
     inner = msgspec.structs.replace(call, stdin=None)
     if replace:

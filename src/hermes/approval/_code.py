@@ -29,7 +29,7 @@ _RUNS = re.compile(
     r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|"
     r"do shell script|do script|Deno\.run|run|sh|bash|command|(?:ba|z|da|k)?sh\s+-c|system[23*]|cmd|"
     r"execShellCmd|execCmd|execCmdEx|startProcess|execProcess|ProcessBuilder|Deno\.Command|"
-    r"run-program|run-shell-command|shell-command(?:-to-string)?|call-process|start-process|process[*]?|"
+    r"run-program|run-shell-command|shell-command(?:-to-string)?|call-process|start-process|"
     r"launch-program|callCommand|callProcess|readProcess|Sys\.command|open_process_in|spawnProcess|"
     r"executeShell|spawn_command_line_\w+|spawn_async|escapeShellCmd|exec\.Command|Command::new|Process\.(?:run|start|runSync))"
     r"\s*\(?\s*(?:\{\s*cmd\s*:\s*)?(?:c\(|\[|~[cCsS]|@)?\s*" + _STRING,
@@ -45,7 +45,7 @@ _DELETES = re.compile(
     r"rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
     r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|"
     r"os\.remove\s*\(|os\.RemoveAll|File\.rm(?:_rf)?!?\s*\(?|remove(?:Dir|File|DirectoryRecursive)\w*\s*\(?|"
-    r"deleteDir\s*\(|removeItem\b|remove_entry\w*|removeTree|rmdirRecurse|delete-(?:directory(?:-tree|/files)?|file)\b|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
+    r"deleteDir\s*\(|\bFile\s*\([^)\n]{0,80}\)\s*\.\s*delete|(?:File|Directory)\.Delete\s*\(|deleteSync\s*\(|removeItem\b|remove_entry\w*|removeTree|rmdirRecurse|delete-(?:directory(?:-tree|/files)?|file)\b|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
     r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|"
     r"delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
 )
@@ -131,8 +131,13 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
             )
         else:
             shell(run, call, words[0])
-    if _ENVIRONMENT.search(code) and _SENDS.search(code):
-        run.note("send-secret", f"{language} code that sends the environment")
+    if _SENDS.search(code):
+        if _ENVIRONMENT.search(code):
+            run.note("send-secret", f"{language} code that sends the environment")
+        for match in list(_READ.finditer(code))[:20]:
+            held = run.reading(run.path(match.group(1) or match.group(2) or "x", call.cwd))
+            if marks.PRIVATE in held or marks.SECRET in held:
+                run.note("send-secret", f"{language} code that sends a private file")
     for match in list(_EXECUTED.finditer(code))[:20]:
         shell(run, call, unescape(next((one for one in match.groups() if one), "")))
     for expression in (_BY_NAME, _PIPED, _TEMPLATE):
@@ -174,6 +179,10 @@ _ENVIRONMENT = re.compile(
 )
 _SENDS = re.compile(
     r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE
+)
+_READ = re.compile(
+    r"\b(?:readFile\w*|File\.(?:read|open|binread)|IO\.read|file_get_contents|slurp|readTextFile\w*|Bun\.file|fopen|"
+    r"createReadStream|read_file|readLines|open)\s*\(?\s*" + _STRING
 )
 _EXECUTED = re.compile(_STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + _STRING + r"\s*!!?(?=\s|$)")
 _ANY_STRING = re.compile(_STRING)

@@ -263,6 +263,8 @@ def processes(run: Interpreter, call: Call) -> str:
 
 
 def ls(run: Interpreter, call: Call) -> str:
+    if any(run.path(one, call.cwd) in ("/" + marks.STAR, "~/" + marks.STAR) for one in call.argv[1:]):
+        return UNKNOWN + EVERY
     if any(run.path(one, call.cwd) == "/proc" for one in call.argv[1:]):
         return UNKNOWN + PIDS + EVERY
     # Names that match a pattern are printed with their directory.
