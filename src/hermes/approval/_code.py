@@ -71,6 +71,7 @@ _PIPED = re.compile(
     r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']-\|[\"']\s*,\s*[\"']([^\"'\n]+)[\"']"
 )
 _TEMPLATE = re.compile(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
+_COLON = re.compile(r"(?:^|\n)\s*:!\s*([^\n]+)")
 _TCL = re.compile(r"\bexec\s+(?:-\w+\s+)*((?:[\w./~*-]+[ \t]*)+)")
 _NODE_SHELL = re.compile(r"\b(?:net|tls|dgram|http2?|ws)[\"']\s*\)")
 _METHOD_DELETES = re.compile(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w]")
@@ -149,6 +150,8 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
             said = unescape(match.group(1) or match.group(2) or "")
             if " " in said and said.split()[0].rpartition("/")[2] in _NATIVE:
                 shell(run, call, said)
+    for match in list(_COLON.finditer(code))[:20]:
+        shell(run, call, match.group(1))
     if language == "gnuplot":
         for match in list(re.finditer(r"(?:^|[;\n])\s*!\s*([^\n]+)", code))[:20]:
             shell(run, call, match.group(1))
@@ -816,7 +819,9 @@ CODE: dict[str, Handler] = {
         _PYTHONS.split(), Python("Python", "-c --command", "-W -X --check-hash-based-pycs -Q", r"-[a-zA-Z]*c")
     ),
     "perl": Inline("Perl", "-e -E", "-I -M -m -0", r"-[a-zA-Z0-9]*[eE]"),
-    **dict.fromkeys(("ruby", "jruby", "truffleruby"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")),
+    **dict.fromkeys(
+        ("ruby", "jruby", "truffleruby", "irb", "pry"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")
+    ),
     **dict.fromkeys(("node", "nodejs", "bun-x"), _NODE),
     "deno": deno,
     "bun": bun,
@@ -835,7 +840,7 @@ CODE: dict[str, Handler] = {
     "julia": Inline("Julia", "-e -E --eval --print", "-p -t -J -L"),
     **dict.fromkeys(
         marks.names(
-            "groovy scala kotlin elixir erl iex ghc runghc ocaml swift "
+            "groovy scala kotlin elixir erl iex ghc ghci runghc ocaml swift "
             "jshell raku octave maxima gs pwsh-x nu-x gawk-x ts-node tsx coffee dart"
         ),
         Inline("other", "-e -E --eval -eval -c -q --expr"),
@@ -844,6 +849,8 @@ CODE: dict[str, Handler] = {
         marks.names("racket guile sbcl clj clojure scheme bb ecl ccl clisp chicken csi gosh janet fennel hy"),
         Inline("Lisp", "-e -E --eval -eval -c -q --expr -x"),
     ),
+    "psysh": Inline("PHP", "-x"),
+    "zx": Inline("Bun", "-e --eval"),
     "gnuplot": Inline("gnuplot", "-e"),
     **dict.fromkeys(("crystal", "nim"), given),
     **dict.fromkeys(marks.names("awk gawk mawk nawk original-awk"), awk),

@@ -37,6 +37,7 @@ EFFECTS: dict[str, Effect] = {
     "openssl": Effect(others.openssl),
     "chmod": Effect(files.chmod, reads=False),
     **dict.fromkeys(("chown", "chgrp"), Effect(files.chown, reads=False)),
+    "fuser": Effect(others.fuser, reads=False),
     "kill": Effect(others.kill, reads=False),
     **dict.fromkeys(marks.names("pkill killall killall5 skill slay"), Effect(others.pkill, reads=False)),
     **dict.fromkeys(marks.names("curl wget wget2 http https xh curlie"), Effect(others.curl)),

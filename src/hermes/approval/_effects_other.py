@@ -59,6 +59,13 @@ def kill(policy: Policy, call: Call, shape: Shape) -> None:
 _PKILL = "-u -U --euid --uid --user -s --signal -g -t -n -o --ns"
 
 
+def fuser(policy: Policy, call: Call, shape: Shape) -> None:
+    if has(call, "k", "--kill") and has(call, "mMc", "--mount", "--ismountpoint"):
+        for one in operands_of(call, "-n --namespace"):
+            if policy.path(one, call) in ("/", "/home", "/usr", "/dev", "/proc"):
+                policy.note("kill-everything", "kills every process that has a file open", call.span, "block")
+
+
 def pkill(policy: Policy, call: Call, shape: Shape) -> None:
     policy.read_only = False
     if has(call, "l", "--list-name"):
