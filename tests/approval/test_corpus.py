@@ -24,9 +24,10 @@ def test_what_is_dangerous_is_asked(file: str) -> None:
     assert len(missed) <= 0.002 * count, missed
 
 
-def test_what_must_never_run_is_blocked() -> None:
-    missed, count = wrong("corpus.jsonl", "hardline", "block")
-    assert count > 200
+@pytest.mark.parametrize("file", FILES)
+def test_what_must_never_run_is_blocked(file: str) -> None:
+    missed, count = wrong(file, "hardline", "block")
+    assert count > 30
     assert not missed
 
 

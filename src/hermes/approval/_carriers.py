@@ -9,12 +9,13 @@ from functools import partial
 import msgspec
 
 from . import _marks as marks
+from . import _paths as paths
 from ._call import Call
 from ._marks import OUTPUT, REMOTE, SPLIT, UNKNOWN
 from ._nodes import quoted
 from ._nodes import written as _written
 from ._options import options_of
-from ._run import Interpreter
+from ._run import BINARY, Interpreter
 from ._state import State
 from ._syntax import Unparsable
 
@@ -86,7 +87,8 @@ class Wrapper:
                 inner.argv = self.fallback.split(",")
                 return run.call(inner)
             return out or UNKNOWN
-        return carried(run, inner, rest, joined=self.join)
+        # No program has a name with spaces: that is a line for a shell.
+        return carried(run, inner, rest, joined=self.join or (len(rest) == 1 and " " in rest[0].strip()))
 
 
 def carried(run: Interpreter, call: Call, words: list[str], *, joined: bool = False) -> str:
@@ -260,6 +262,8 @@ def file(run: Interpreter, call: Call) -> str:
             unseen(run, text)
         return UNKNOWN
     first = text.partition("\n")[0]
+    if first.startswith(BINARY):
+        return run.call(msgspec.structs.replace(call, argv=[first.removeprefix(BINARY), *call.argv[1:]]))
     match = re.match(r"#!\s*(\S+)(?:\s+(?:-S\s+)?(\S+))?", first)
     program = "sh"
     if match:
@@ -306,8 +310,9 @@ def xargs(run: Interpreter, call: Call) -> str:
         items = [one.strip() for one in text.split("\n") if one.strip()]
     else:
         items = _split_quietly(text)
-    items = [marks.output(one).replace(OUTPUT, OUTPUT + ("" if replace else SPLIT)) for one in items[:200]]
     words = rest or ["echo"]
+    alone = replace and words[0].rpartition("/")[2] not in ("rm", "unlink", "shred")
+    items = [marks.output(one).replace(OUTPUT, OUTPUT + ("" if alone else SPLIT)) for one in items[:200]]
     out: list[str] = []
     inner = msgspec.structs.replace(call, stdin=None)
     if replace:
@@ -353,6 +358,12 @@ def find(run: Interpreter, call: Call) -> str:
     while index < len(words) and words[index][:1] not in ("-", "(", "!"):
         starts.append(words[index])
         index += 1
+    secret = ""
+    for place, word in enumerate(words[:-1]):
+        if word in ("-name", "-iname") and "*" not in words[place + 1]:
+            named = f"{(starts or ['.'])[0].rstrip('/')}/{UNKNOWN}/{words[place + 1]}"
+            if run.sink.secret(run.path(named, call.cwd)):
+                secret = named
     while index < len(words):
         if words[index] in ("-exec", "-execdir", "-ok", "-okdir"):
             stop = index + 1
@@ -364,7 +375,7 @@ def find(run: Interpreter, call: Call) -> str:
                 stop += 1
             command = words[index + 1 : stop]
             cwd = call.cwd
-            found = f"{(starts or ['.'])[0]}/{UNKNOWN}"
+            found = secret or f"{(starts or ['.'])[0]}/{UNKNOWN}"
             if words[index] in ("-execdir", "-okdir"):
                 cwd = run.path(found, cwd)
                 found = f"./{UNKNOWN}"
@@ -372,23 +383,41 @@ def find(run: Interpreter, call: Call) -> str:
             carried(run, inner, [one.replace("{}", found) for one in command])
             index = stop
         index += 1
-    return UNKNOWN
+    if secret:
+        return f"{secret}\n"
+    return UNKNOWN + (marks.EVERY if _every(run, call, starts, words) else "")
+
+
+def _every(run: Interpreter, call: Call, starts: list[str], words: list[str]) -> bool:
+    """Say whether all files of the system, or of a home, are listed."""
+    narrows = words[len(starts) :]
+    plain = all(
+        one
+        in ("-type", "f", "d", "l", "-print", "-print0", "-depth", "-mindepth", "-xdev", "-L", "-mount", "-o")
+        or one.isdigit()
+        for one in narrows
+    )
+    return plain and any(paths.everything(run.path(one, call.cwd)) for one in starts)
 
 
 def fd(run: Interpreter, call: Call) -> str:
     """``fd -x command`` and ``-X``."""
     words = call.argv[1:]
+    operands = [one for one in words if one[:1] != "-"]
+    base = operands[1] if len(operands) > 1 else "."
+    named = f"{base}/{UNKNOWN}/{operands[0]}" if operands else ""
+    secret = named if named and run.sink.secret(run.path(named, call.cwd)) else ""
     for index, word in enumerate(words):
         if word in ("-x", "--exec", "-X", "--exec-batch"):
             rest = [one for one in words[index + 1 :] if one != ";"]
-            named = [one.replace("{}", UNKNOWN) for one in rest]
+            filled = [one.replace("{}", secret or UNKNOWN) for one in rest]
             carried(
                 run,
                 msgspec.structs.replace(call, stdin=None),
-                named if named != rest else [*rest, UNKNOWN + OUTPUT + SPLIT],
+                filled if filled != rest else [*rest, secret or UNKNOWN + OUTPUT + SPLIT],
             )
             break
-    return UNKNOWN
+    return f"{secret}\n" if secret else UNKNOWN
 
 
 def parallel(run: Interpreter, call: Call) -> str:
@@ -461,6 +490,12 @@ def container(run: Interpreter, call: Call) -> str:
     if not rest:
         return UNKNOWN
     sub, rest = rest[0], rest[1:]
+    if sub == "cp":
+        operands = [one for one in rest if one[:1] != "-"]
+        if len(operands) == 2 and re.match(r"[\w./-]{2,}:", operands[0]):
+            goal = run.path(operands[1], call.cwd)
+            for one in {goal, goal + "/" + re.split(r"[:/]", operands[0])[-1]}:
+                run.state.write(one, UNKNOWN + REMOTE)
     if sub not in ("exec", "run", "create", "debug", "shell"):
         if sub == "load" or sub == "import":
             return UNKNOWN
@@ -516,6 +551,15 @@ def su(run: Interpreter, call: Call) -> str:
             return carried(run, inner, words[index + 1 :])
     if call.stdin and call.stdin.strip(_ALL_MARKS):
         return shell(run, msgspec.structs.replace(inner, argv=["sh"]))
+    return UNKNOWN
+
+
+def nix(run: Interpreter, call: Call) -> str:
+    """``nix shell``, ``nix develop``: the command behind ``-c``."""
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        if word in ("-c", "--command", "--") and words[:1] not in (["build"], ["eval"]):
+            return carried(run, call, words[index + 1 :], joined=len(words) == index + 2)
     return UNKNOWN
 
 
@@ -585,6 +629,7 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "parallel": parallel,
             "ssh": ssh,
             "su": su,
+            "nix": nix,
             "runuser": su,
             "at": stdin_lines,
             "batch": stdin_lines,

@@ -27,7 +27,12 @@ _RUNS = re.compile(
     r"\b(?:system|exec|popen|passthru|shell_exec|proc_open|pcntl_exec|"
     r"execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
     r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|"
-    r"do shell script|do script|Deno\.run|run|sh|bash|command)\s*\(?\s*" + _STRING,
+    r"do shell script|do script|Deno\.run|run|sh|bash|command|(?:ba|z|da|k)?sh\s+-c|system[23*]|cmd|"
+    r"execShellCmd|execCmd|execCmdEx|startProcess|execProcess|ProcessBuilder|Deno\.Command|"
+    r"run-program|run-shell-command|shell-command(?:-to-string)?|call-process|start-process|"
+    r"launch-program|callCommand|callProcess|readProcess|Sys\.command|open_process_in|spawnProcess|"
+    r"executeShell|spawn_command_line_\w+|spawn_async|escapeShellCmd|exec\.Command|Command::new|Process\.(?:run|start|runSync))"
+    r"\s*\(?\s*(?:\{\s*cmd\s*:\s*)?(?:c\(|\[|~[cCsS]|@)?\s*" + _STRING,
 )
 _BACKTICK = re.compile(
     r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]"
@@ -39,7 +44,8 @@ _DELETES = re.compile(
     r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|"
     r"rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
     r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|"
-    r"os\.remove\s*\(|os\.RemoveAll|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
+    r"os\.remove\s*\(|os\.RemoveAll|File\.rm(?:_rf)?!?\s*\(?|remove(?:Dir|File|DirectoryRecursive)\w*\s*\(?|"
+    r"deleteDir\s*\(|\bFile\s*\([^)\n]{0,80}\)\s*\.\s*delete|(?:File|Directory)\.Delete\s*\(|deleteSync\s*\(|removeItem\b|remove_entry\w*|removeTree|rmdirRecurse|delete-(?:directory(?:-tree|/files)?|file)\b|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
     r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|"
     r"delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
 )
@@ -52,6 +58,28 @@ _REMOTE_CODE = re.compile(
     r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|"
     r"urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|"
     r"\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)"
+)
+# A method that is called by its name, and pipes that stand in the name of a file.
+_BY_NAME = re.compile(
+    r"\b(?:send|__send__|public_send|method|apply|call)\s*\(?\s*(?::|[\"':]+)(?:system|exec|spawn|popen|`)[\"']?\s*\)?"
+    r"(?:\s*,\s*|\s*\.\s*call\s*\(\s*|\[\s*)" + _STRING
+)
+_PIPED = re.compile(
+    r"\b(?:open|IO\.\w+|File\.\w+|read|foreach|readlines|binread)\s*\(?\s*[^\"'\n;]{0,40}"
+    r"(?:[\"']-?\|-?[\"']\s*,\s*[\"']|[\"']\s*\|\s*)([^\"'\n]+)[\"']"
+    r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']([^\"'|\n]+)\|\s*[\"']"
+    r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']-\|[\"']\s*,\s*[\"']([^\"'\n]+)[\"']"
+)
+_TEMPLATE = re.compile(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
+_COLON = re.compile(r"(?:^|\n)\s*:!\s*([^\n]+)")
+_TCL = re.compile(r"\bexec\s+(?:-\w+\s+)*((?:[\w./~*-]+[ \t]*)+)")
+_NODE_SHELL = re.compile(r"\b(?:net|tls|dgram|http2?|ws)[\"']\s*\)")
+_METHOD_DELETES = re.compile(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w]")
+# What is only printed.
+_PRINTED = re.compile(
+    r"\b(?:print|say|puts|pp?|warn|console\.(?:log|error|info|warn)|echo|printf|println!?|IO\.puts|"
+    r"Console\.WriteLine|System\.out\.println|cat|disp)\s*\(?\s*"
+    r"(?:\"(?:[^\"\\`#@$]|\\.)*\"|'(?:[^'\\]|\\.)*')\s*\)?\s*(?=;|$|\}|\n)"
 )
 _WRITES = re.compile(
     r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|"
@@ -82,9 +110,11 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("code-unreadable", f"{language} code that is too long to be read")
         return UNKNOWN
     code = marks.plain(code)
-    if _DELETES.search(code):
+    if "eval" not in code:
+        code = _PRINTED.sub('print ""', code)
+    if _DELETES.search(code) or (language in _SCRIPTS and _METHOD_DELETES.search(code)):
         run.note("code-deletes", f"{language} code that deletes files")
-    if _NETWORK_SHELL.search(code):
+    if _NETWORK_SHELL.search(code) or ("child_process" in code and _NODE_SHELL.search(code)):
         run.note("code-network", f"{language} code that opens a connection")
     if _REMOTE_CODE.search(code):
         run.note("remote-code", f"{language} code that runs what comes from the network")
@@ -93,8 +123,8 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if _FORK.search(code):
         run.note("fork-bomb", "starts itself over and over", "block")
     for match in list(_RUNS.finditer(code))[:20]:
-        words = _literals(match.group(1) or match.group(2) or "", code, match.end())
-        if len(words) > 1:
+        words = _literals(match.group(1) or match.group(2) or "", code, match.end(), apart=language == "Lisp")
+        if len(words) > 1 and " " not in words[0].strip():
             argv = list(words)
             run.subshell(
                 partial(run.call, msgspec.structs.replace(call, argv=argv, stdin=None)),
@@ -102,13 +132,35 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
             )
         else:
             shell(run, call, words[0])
-    if _ENVIRONMENT.search(code) and _SENDS.search(code):
-        run.note("send-secret", f"{language} code that sends the environment")
+    if _SENDS.search(code):
+        if _ENVIRONMENT.search(code):
+            run.note("send-secret", f"{language} code that sends the environment")
+        for match in list(_READ.finditer(code))[:20]:
+            held = run.reading(run.path(match.group(1) or match.group(2) or "x", call.cwd))
+            if marks.PRIVATE in held or marks.SECRET in held:
+                run.note("send-secret", f"{language} code that sends a private file")
     for match in list(_EXECUTED.finditer(code))[:20]:
         shell(run, call, unescape(next((one for one in match.groups() if one), "")))
+    for expression in (_BY_NAME, _PIPED, _TEMPLATE):
+        for match in list(expression.finditer(code))[:20]:
+            shell(run, call, unescape(next((one for one in match.groups() if one), "").removeprefix("-|")))
+    if "child_process" in code or "GLib" in code:
+        # Whatever the function was called here.
+        for match in list(_ANY_STRING.finditer(code))[:50]:
+            said = unescape(match.group(1) or match.group(2) or "")
+            if " " in said and said.split()[0].rpartition("/")[2] in _NATIVE:
+                shell(run, call, said)
+    for match in list(_COLON.finditer(code))[:20]:
+        shell(run, call, match.group(1))
+    if language == "gnuplot":
+        for match in list(re.finditer(r"(?:^|[;\n])\s*!\s*([^\n]+)", code))[:20]:
+            shell(run, call, match.group(1))
+    if language == "Tcl":
+        for match in list(_TCL.finditer(code))[:20]:
+            shell(run, call, match.group(1))
     if language == "Julia" and re.search(r"\brm\s*\(", code):
         run.note("code-deletes", f"{language} code that deletes files")
-    if language in ("Perl", "Ruby", "PHP", "Julia", "Bun"):
+    if language in ("Perl", "Ruby", "PHP", "Julia", "Bun", "Crystal", "gnuplot"):
         for match in list(_BACKTICK.finditer(code))[:20]:
             found = next((one for one in match.groups() if one), "")
             shell(run, call, unescape(found))
@@ -131,12 +183,19 @@ _ENVIRONMENT = re.compile(
 _SENDS = re.compile(
     r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE
 )
+_READ = re.compile(
+    r"\b(?:readFile\w*|File\.(?:read|open|binread)|IO\.read|file_get_contents|slurp|readTextFile\w*|Bun\.file|fopen|"
+    r"createReadStream|read_file|readLines|open)\s*\(?\s*" + _STRING
+)
 _EXECUTED = re.compile(_STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + _STRING + r"\s*!!?(?=\s|$)")
 _ANY_STRING = re.compile(_STRING)
-_NEXT = re.compile(r"\s*(,\s*\[?|\.\.?|\+|\s)\s*" + _STRING)
+_NEXT = re.compile(
+    r"\s*(,\s*(?:\{?\s*\w+\s*:\s*)?(?:c\(|&?\[|\(|~[cCsS]|@)?|\.\.?|\+|'?\(\s*(?:list\s+)?|\s)\s*" + _STRING
+)
+_SCRIPTS = frozenset(("Node", "Bun", "Deno"))
 
 
-def _literals(first: str, code: str, at: int) -> list[str]:
+def _literals(first: str, code: str, at: int, *, apart: bool = False) -> list[str]:
     """Return the literal texts of a call: those that are joined as one, those that are separate as
     several.
     """
@@ -147,7 +206,7 @@ def _literals(first: str, code: str, at: int) -> list[str]:
             break
         at = match.end()
         text = unescape(match.group(2) or match.group(3) or "")
-        if match.group(1).startswith(","):
+        if match.group(1).startswith((",", "(", "'(")) or (apart and match.group(1).isspace()):
             words.append(text)
         else:
             words[-1] += text
@@ -218,7 +277,9 @@ class Inline:
                     continue
                 break
             name, equals, value = word.partition("=")
-            if name in self.flags and equals:
+            if word.startswith("--eval:"):
+                codes.append(word[7:])
+            elif name in self.flags and equals:
                 codes.append(value)
             elif word in self.flags or (self.cluster is not None and self.cluster.fullmatch(word)):
                 index += 1
@@ -270,6 +331,10 @@ class Python(Inline):
             "runpy",
             "bdb",
             "code",
+            "asyncio",
+            "IPython",
+            "bpython",
+            "ptpython",
             "idlelib",
             "timeit",
             "coverage",
@@ -279,6 +344,8 @@ class Python(Inline):
             for option, value in found:
                 if option in ("-c", "--command", "-s", "--setup") and value:
                     self.look(run, call, value.lstrip("!"))
+            if name in ("code", "asyncio", "pdb", "IPython", "bpython", "ptpython", "idlelib") and call.stdin:
+                self.look(run, call, re.sub(r"(?m)^\s*!", "", call.stdin))
             if name == "timeit":
                 for one in operands:
                     self.look(run, call, one)
@@ -291,6 +358,9 @@ class Python(Inline):
         from ._python import python
 
         return python(run, call, code)
+
+
+_AWK_PRINTED = re.compile(r"\bprintf?\s*\(?\s*\"(?:[^\"\\]|\\.)*\"\s*\)?\s*(?=;|$|\}|\n)")
 
 
 def awk(run: Interpreter, call: Call) -> str:
@@ -314,7 +384,7 @@ def awk(run: Interpreter, call: Call) -> str:
         if len(code) > MAX_CODE:
             run.note("code-unreadable", "code for awk that is too long to be read")
             continue
-        code = marks.plain(code)
+        code = _AWK_PRINTED.sub('print ""', marks.plain(code))
         for match in list(re.finditer(r"\bsystem\s*\(\s*" + _STRING, code))[:10]:
             shell(run, call, "".join(_literals(match.group(1) or match.group(2) or "", code, match.end())))
         if re.search(r"\bsystem\s*\(\s*[^\"'\s]", code):
@@ -390,7 +460,12 @@ def sed(run: Interpreter, call: Call) -> str:
 
 def bang(run: Interpreter, call: Call) -> str:
     """Programs that run lines of their input which begin with an exclamation mark: dc, ed, ftp, mail, gdb."""
-    for line in (call.stdin or "").split("\n")[:500]:
+    given = [
+        value
+        for name, value in options_of(call.argv[1:], frozenset(("-e", "--expression")))[0]
+        if name in ("-e", "--expression") and call.name == "dc"
+    ]
+    for line in [*given, *(call.stdin or "").split("\n")[:500]]:
         match = re.match(r"\s*!+\s*(.+)", line)
         if match:
             shell(run, call, match.group(1))
@@ -438,13 +513,21 @@ def client(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+_MAKE = marks.names("-f -C -I -j -l -o -W --file --makefile --directory")
+_COMMAND_NAMES = re.compile(
+    r"(?:HOST|TARGET|BUILD)?(?:CC|CXX|CPP|LD|AR|AS|FC|NM|RANLIB|STRIP|OBJCOPY|RM|MV|CP|LN|INSTALL|SHELL|PYTHON\d?|"
+    r"NODE|GO|CARGO|RUSTC|SUDO|GIT|CURL|LEX|YACC|MAKE|ECHO|SED|AWK)|\w*(?:CMD|COMMAND|HOOK|RUNNER|WRAPPER|LAUNCHER)"
+)
+
+
 def make(run: Interpreter, call: Call) -> str:
     """make: a makefile that is given or written in the session, and assignments that run commands."""
     words = call.argv[1:]
     code = ""
     for index, word in enumerate(words):
-        if word in ("-f", "--file", "--makefile") and index + 1 < len(words):
-            name = words[index + 1]
+        match = re.fullmatch(r"-f(.+)|--(?:file|makefile)=(.+)", word)
+        if match or (word in ("-f", "--file", "--makefile") and index + 1 < len(words)):
+            name = (match.group(1) or match.group(2)) if match else words[index + 1]
             if name in ("-", "/dev/stdin"):
                 code += call.stdin or ""
             else:
@@ -455,15 +538,23 @@ def make(run: Interpreter, call: Call) -> str:
                 shell(run, call, found.group(1))
         elif word.startswith("--eval"):
             code += word.partition("=")[2]
+        elif (match := re.fullmatch(r"([A-Z_]+)=(.*)", word, re.DOTALL)) and (
+            _COMMAND_NAMES.fullmatch(match.group(1)) or re.search(r"[;&|`]|\bsh -c\b", match.group(2))
+        ):
+            shell(run, call, match.group(2).replace("$$", "$"))
     if not any(word.startswith(("-f", "--file", "--makefile")) for word in words):
         for name in ("Makefile", "makefile", "GNUmakefile"):
             code += run.state.files.get(run.path(name, call.cwd), "") if "-n" not in words else ""
-    goals = [one for one in words if re.fullmatch(r"[\w.-]+", one) and not one.startswith("-")]
+    _, plain = options_of([one for one in words if "=" not in one], _MAKE)
+    goals = [one for one in plain if re.fullmatch(r"[\w.-]+", one) and not one.startswith("-")]
     wanted = not code or "\n" not in code
     for line in code.split("\n")[:2000]:
         head = re.match(r"([\w.-]+)\s*:(?!=)", line)
         if head:
             wanted = not goals or head.group(1) in goals or head.group(1).startswith(".")
+            _, semicolon, recipe = line.partition(";")
+            if semicolon and wanted:
+                shell(run, call, recipe.strip().lstrip("@-+").replace("$$", "$"))
         elif line.startswith("\t") and wanted:
             shell(run, call, line.strip().lstrip("@-+").replace("$$", "$"))
         for found in re.findall(r"\$\(shell\s+([^)]*)\)|!=\s*(.+)", line):
@@ -471,9 +562,34 @@ def make(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+_CLONE = marks.names(
+    "-C -c -b --branch --depth -o --origin --config --reference --separate-git-dir -j --jobs --filter "
+    "--template -u --upload-pack --shallow-since --shallow-exclude --git-dir --work-tree"
+)
+
+
+def brought(run: Interpreter, call: Call, words: list[str]) -> None:
+    """Remember what git brings from elsewhere: the files of a clone, and where a new remote leads."""
+    _, rest = options_of(words, _CLONE)
+    if rest[:1] == ["clone"]:
+        _, operands = options_of(rest[1:], _CLONE)
+        while operands and len(operands) > 1 and operands[1].startswith("-"):
+            _, more = options_of(operands[1:], _CLONE)
+            operands = [operands[0], *more]
+        if operands and re.match(r"(?:https?|git|ssh|ftps?)://|[\w.-]+@?[\w.-]+:", operands[0]):
+            base = operands[0].rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
+            target = run.path(operands[1] if len(operands) > 1 else base, call.cwd)
+            run.state.write(target + "/*", UNKNOWN + REMOTE)
+    elif rest[:2] == ["remote", "add"]:
+        _, operands = options_of(rest[2:], frozenset(("-t", "-m", "--mirror")))
+        if len(operands) > 1:
+            run.state.write(run.path(".git/remotes/" + operands[0], call.cwd), operands[1])
+
+
 def git(run: Interpreter, call: Call) -> str:
     """git: what it runs for the user."""
     words = call.argv[1:]
+    brought(run, call, words)
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         if word == "-c" and "=" in following:
@@ -575,7 +691,9 @@ def deno(run: Interpreter, call: Call) -> str:
 
 def bun(run: Interpreter, call: Call) -> str:
     if any(word in ("-e", "--eval", "-p", "--print") for word in call.argv[1:3]):
-        return _NODE(run, call)
+        return _BUN_CODE(run, call)
+    if call.argv[1:] in ([], ["-"], ["run", "-"]) and call.stdin:
+        return text(run, call, call.stdin, "Bun")
     return _BUN(run, call)
 
 
@@ -614,6 +732,56 @@ def tmux(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+_OPENED = re.compile(
+    r":?\s*(?:silent!?\s+)?(e|ed|edit|r|read|tabe|tabedit|tabnew|sp|split|vs|vsplit|view|sview|badd|argadd|find|"
+    r"new|vnew|w|write|wq|sav|saveas|so|source|pedit)!?\s+([/~.]\S+)"
+)
+_SPLITS = frozenset(("sp", "split", "sview", "so", "source"))
+
+
+def given(run: Interpreter, call: Call) -> str:
+    """Compilers that also run code of the line: `crystal eval`, `nim --eval:`."""
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        if word == "eval" and index + 1 < len(words):
+            return text(run, call, words[index + 1], "Crystal")
+        if match := re.match(r"--eval[:=]", word):
+            return text(run, call, word[match.end() :], "other")
+    return marks.kinds(call.stdin or "")
+
+
+def m4(run: Interpreter, call: Call) -> str:
+    """m4: what `syscmd` and `esyscmd` run."""
+    codes = [call.stdin or "", *call.argv[1:]]
+    codes += [written(run, run.path(one, call.cwd)) or "" for one in call.argv[1:] if one[:1] != "-"]
+    for code in codes:
+        for match in list(re.finditer(r"\be?syscmd\(\s*[`\"]*([^'\")]+)", code))[:20]:
+            shell(run, call, match.group(1))
+    return marks.kinds(call.stdin or "")
+
+
+def powershell(run: Interpreter, call: Call) -> str:
+    """PowerShell: the programs of this machine that its text names."""
+    words = call.argv[1:]
+    code = ""
+    for index, word in enumerate(words):
+        if re.fullmatch(r"(?i)-{1,2}c(?:o\w*)?", word):
+            code = " ".join(words[index + 1 :])
+            break
+    code = code or call.stdin or ""
+    for piece in re.split(r"[;\n]|&&|\|\|?", re.sub(r"^\s*&\s*\{?", "", code))[:50]:
+        first = piece.strip().strip("&{} ").split(" ")[0].strip("'\"").rpartition("/")[2]
+        if first in _NATIVE:
+            run.subshell(partial(run.quietly, piece.strip().strip("&{} ")), captured=True)
+    return text(run, call, code, "PowerShell") if code else UNKNOWN
+
+
+_NATIVE = marks.names(
+    "bash sh zsh dash ksh rm sudo su doas dd chmod chown curl wget reboot shutdown poweroff halt kill pkill "
+    "killall git python python3 node perl ruby cat find xargs env mkfs docker kubectl"
+)
+
+
 def editor(run: Interpreter, call: Call) -> str:
     """vim and its like: commands that begin with an exclamation mark."""
     for index, word in enumerate(call.argv[1:], 1):
@@ -622,6 +790,10 @@ def editor(run: Interpreter, call: Call) -> str:
             following if word in ("-c", "--cmd", "-ex", "--eval", "-eval", "-o") else "",
             word[1:] if word.startswith("+") else "",
         ):
+            opened = _OPENED.match(one)
+            if opened:
+                op = ">" if opened.group(1)[:1] in "ws" and opened.group(1) not in _SPLITS else "<"
+                run.sink.redirect(op, run.path(opened.group(2), call.cwd), UNKNOWN, call)
             match = re.match(r":?\s*(?:silent!?\s+)?(?:!|r!|r\s+!|platform shell|shell)\s*(.*)", one)
             if match and match.group(1):
                 shell(run, call, match.group(1))
@@ -639,6 +811,7 @@ _PYTHONS = (
 )
 
 _BUN = Wrapper("sub:x|exec --bun")
+_BUN_CODE = Inline("Bun", "-e --eval -p --print", "-r --preload", r"-[ip]*[ep]")
 _NODE = Inline("Node", "-e --eval -p --print -pe", "-r --require --import -C --loader", r"-[ip]*[ep]")
 
 CODE: dict[str, Handler] = {
@@ -646,7 +819,9 @@ CODE: dict[str, Handler] = {
         _PYTHONS.split(), Python("Python", "-c --command", "-W -X --check-hash-based-pycs -Q", r"-[a-zA-Z]*c")
     ),
     "perl": Inline("Perl", "-e -E", "-I -M -m -0", r"-[a-zA-Z0-9]*[eE]"),
-    **dict.fromkeys(("ruby", "jruby", "truffleruby"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")),
+    **dict.fromkeys(
+        ("ruby", "jruby", "truffleruby", "irb", "pry"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")
+    ),
     **dict.fromkeys(("node", "nodejs", "bun-x"), _NODE),
     "deno": deno,
     "bun": bun,
@@ -655,15 +830,29 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(marks.names("lua luajit lua5.1 lua5.3 lua5.4"), Inline("Lua", "-e", "-l")),
     "osascript": Inline("AppleScript", "-e", "-l"),
     **dict.fromkeys(("Rscript", "R"), Inline("R", "-e")),
+    **dict.fromkeys(
+        marks.names("mongosh mongo gjs qjs d8 js jrunscript rhino tjs electron phantomjs"),
+        Inline("Node", "-e --eval -c", "--host --port -f --file -u -p --username --password"),
+    ),
+    **dict.fromkeys(("tclsh", "tcl", "wish", "expect"), Inline("Tcl", "-c -e")),
+    "m4": m4,
+    **dict.fromkeys(("pwsh", "powershell"), powershell),
     "julia": Inline("Julia", "-e -E --eval --print", "-p -t -J -L"),
     **dict.fromkeys(
         marks.names(
-            "groovy scala kotlin elixir erl iex racket guile sbcl clj clojure ghc runghc ocaml swift "
-            "jshell raku tclsh tcl expect wish octave gnuplot maxima gs pwsh-x "
-            "nu-x scheme gawk-x bb ts-node tsx coffee crystal nim dart"
+            "groovy scala kotlin elixir erl iex ghc ghci runghc ocaml swift "
+            "jshell raku octave maxima gs pwsh-x nu-x gawk-x ts-node tsx coffee dart"
         ),
         Inline("other", "-e -E --eval -eval -c -q --expr"),
     ),
+    **dict.fromkeys(
+        marks.names("racket guile sbcl clj clojure scheme bb ecl ccl clisp chicken csi gosh janet fennel hy"),
+        Inline("Lisp", "-e -E --eval -eval -c -q --expr -x"),
+    ),
+    "psysh": Inline("PHP", "-x"),
+    "zx": Inline("Bun", "-e --eval"),
+    "gnuplot": Inline("gnuplot", "-e"),
+    **dict.fromkeys(("crystal", "nim"), given),
     **dict.fromkeys(marks.names("awk gawk mawk nawk original-awk"), awk),
     **dict.fromkeys(("sed", "gsed"), sed),
     **dict.fromkeys(marks.names("dc ed red ftp mail mailx telnet-x sftp-x bc-x"), bang),

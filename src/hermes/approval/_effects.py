@@ -28,14 +28,16 @@ EFFECTS: dict[str, Effect] = {
     **dict.fromkeys(("split", "csplit"), Effect(files.split_files)),
     **dict.fromkeys(
         marks.names(
-            "pip pip3 sort gcc cc clang g++ go objcopy openssl ssh-keygen age gpg iconv jq tcpdump "
+            "pip pip3 sort gcc cc clang g++ go objcopy ssh-keygen age gpg iconv jq tcpdump "
             "perf strace ltrace time script convert magick shuf tree pandoc ffmpeg xxd base64 "
             "uudecode protoc esbuild tsc cargo npm make cmake pg_dump mysqldump aria2c git-x"
         ),
         Effect(files.output_option),
     ),
+    "openssl": Effect(others.openssl),
     "chmod": Effect(files.chmod, reads=False),
     **dict.fromkeys(("chown", "chgrp"), Effect(files.chown, reads=False)),
+    "fuser": Effect(others.fuser, reads=False),
     "kill": Effect(others.kill, reads=False),
     **dict.fromkeys(marks.names("pkill killall killall5 skill slay"), Effect(others.pkill, reads=False)),
     **dict.fromkeys(marks.names("curl wget wget2 http https xh curlie"), Effect(others.curl)),
@@ -48,12 +50,14 @@ EFFECTS: dict[str, Effect] = {
     ),
     **dict.fromkeys(marks.names("sudo su doas runuser sudo-rs"), Effect(others.sudo, reads=False)),
     "sshpass": Effect(others.sshpass),
+    "sftp": Effect(others.sftp),
     **dict.fromkeys(files.PARTITIONS, Effect(files.partition, reads=False)),
     "yes": Effect(files.yes, reads=False),
     **dict.fromkeys(
         marks.names(
-            "gsutil aws rclone az gcloud s3cmd s5cmd b2 mc azcopy gh "
-            "glab croc magic-wormhole wormhole ffsend transfer"
+            "gsutil aws rclone az gcloud s3cmd s4cmd s5cmd b2 mc mcli azcopy gh ossutil coscmd swift "
+            "glab croc magic-wormhole wormhole ffsend transfer obsutil oci restic borg kopia rage-send "
+            "megaput megacopy gdrive onedrive dropbox_uploader.sh ipfs transfer.sh bupload tsh"
         ),
         Effect(others.sends),
     ),
@@ -65,7 +69,9 @@ EFFECTS: dict[str, Effect] = {
     "alias": Effect(others.alias, reads=False, quiet=True),
     "hash": Effect(others.hash, reads=False, quiet=True),
     "enable": Effect(others.enable, reads=False, quiet=True),
-    **dict.fromkeys(marks.names("grep egrep fgrep rg zgrep ag ack"), Effect(others.grep, quiet=True)),
+    **dict.fromkeys(
+        marks.names("grep egrep fgrep rg zgrep ag ack"), Effect(others.grep, reads=False, quiet=True)
+    ),
     "printenv": Effect(others.printenv, reads=False, quiet=True),
     "ps": Effect(others.ps, reads=False, quiet=True),
     "git": Effect(others.git, reads=False),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
 from ._effect import has, operands_of
-from ._marks import ENVIRON, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, SPLIT, UNKNOWN
+from ._effects_other import broad, held
+from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._options import options_of
 from ._rules import Shape
 
@@ -21,6 +24,9 @@ def rm(policy: Policy, call: Call, shape: Shape) -> None:
     recursive = has(call, "rR", "--recursive")
     targets = operands_of(call)
     for target in targets:
+        if EVERY in target and call.place != "container":
+            policy.note("delete-everything", "deletes every file of the system or a home", call.span, "block")
+            continue
         unknown_many = (
             SPLIT in target
             and target.strip(marks.OUTPUT + SPLIT + UNKNOWN + SECRET + REMOTE + ENVIRON + PIDS + PRIVATE)
@@ -30,7 +36,8 @@ def rm(policy: Policy, call: Call, shape: Shape) -> None:
             unknown_many = False
         if SPLIT in target and re.match(r"-[a-z]*r", target):
             recursive = True
-        policy.delete(policy.path(target, call), call, recursive=recursive, looked_up=unknown_many)
+        below = marks.STAR * 2 in target and not policy.regenerable(policy.path(target, call))
+        policy.delete(policy.path(target, call), call, recursive=recursive, looked_up=unknown_many or below)
 
 
 def rmdir(policy: Policy, call: Call, shape: Shape) -> None:
@@ -40,6 +47,8 @@ def rmdir(policy: Policy, call: Call, shape: Shape) -> None:
 
 def shred(policy: Policy, call: Call, shape: Shape) -> None:
     for target in operands_of(call, "-n -s --iterations --size --random-source"):
+        if EVERY in target and call.place != "container":
+            policy.note("delete-everything", "deletes every file of the system or a home", call.span, "block")
         path = policy.path(target, call)
         policy.write(path, call, delete=True)
 
@@ -63,6 +72,13 @@ def find(policy: Policy, call: Call, shape: Shape) -> None:
     narrowed = any(word in _NARROWS for word in words)
     deletes = "-delete" in words
     for place, word in enumerate(words):
+        if (
+            word in ("-exec", "-execdir", "-ok", "-okdir")
+            and not narrowed
+            and call.place != "container"
+            and place + 1 < len(words)
+        ):
+            every(policy, call, words[place + 1].rpartition("/")[2], starts)
         if word in ("-exec", "-execdir", "-ok", "-okdir") and place + 1 < len(words):
             deletes = deletes or runs_delete(words[place + 1 :])
         if word in ("-fprint", "-fprint0", "-fprintf", "-fls") and place + 1 < len(words):
@@ -72,6 +88,23 @@ def find(policy: Policy, call: Call, shape: Shape) -> None:
     if deletes:
         for start in starts or ["."]:
             policy.delete(policy.path(start, call), call, recursive=True, everything=not narrowed)
+
+
+def every(policy: Policy, call: Call, program: str, starts: list[str]) -> None:
+    """Judge a program that is given every file below a directory."""
+    for start in starts:
+        found = policy.classes.of(policy.path(start, call))
+        if not found or found[0] not in ("root", "top", "home-itself"):
+            continue
+        if program in ("chmod", "chown", "chgrp"):
+            policy.note(
+                "permissions-everywhere",
+                f"changes the mode or owner of all of {marks.shown(start)}",
+                call.span,
+                "block",
+            )
+        elif program in ("truncate", "dd", "tee"):
+            policy.note("delete-everything", f"empties all of {marks.shown(start)}", call.span, "block")
 
 
 def runs_delete(words: list[str]) -> bool:
@@ -192,6 +225,19 @@ def copy(policy: Policy, call: Call, shape: Shape) -> None:
         and not has(call, "n", "--dry-run")
     ):
         policy.note("recursive-delete", "deletes in the target what the source does not have", call.span)
+        emptied = any(
+            re.search(
+                r"(?:^|/)\.?(?:empty|blank|null|void|none|nothing)[\w.-]*/?$|^/tmp/\W", policy.path(one, call)
+            )
+            for one in sources
+        )
+        if emptied and not distant:
+            policy.delete(goal, call, recursive=True)
+    if call.name == "rsync" and (target.startswith("rsync://") or re.match(r"[\w.@-]+::", target)):
+        policy.note("upload", "sends files to another machine", call.span)
+    if distant:
+        broad(policy, call, sources)
+        policy.leaving(call, [held(policy, call, one) for one in sources])
 
 
 def writes(policy: Policy, call: Call, shape: Shape) -> None:
@@ -307,6 +353,19 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
         call, "", "--remove-files", "--delete", "--move"
     ):
         policy.note("recursive-delete", "deletes files once they are packed", call.span)
+        base = next(
+            (value for name, value in options_of(words, _TAR)[0] if name in ("-C", "--directory")), ""
+        )
+        if has(call, "", "--remove-files"):
+            inner = msgspec.structs.replace(call, cwd=policy.path(base, call)) if base else call
+            for one in operands_of(call, "-C --directory -f --file --exclude -T -cf -czf -cjf -cJf -X"):
+                policy.delete(policy.path(one, inner), call, recursive=True)
+    if (call.name == "zip" and (has(call, "m", "--move"))) or "-sdel" in words:
+        for one in operands_of(call, "-x -i -P -t")[1:]:
+            policy.delete(policy.path(one, call), call, recursive=has(call, "r") or "-sdel" in words)
+
+
+_TAR = marks.names("-C --directory -f --file -cf -czf -cjf -cJf -T -X --exclude")
 
 
 def split_files(policy: Policy, call: Call, shape: Shape) -> None:
@@ -383,6 +442,8 @@ def chmod(policy: Policy, call: Call, shape: Shape) -> None:
     for one in operands:
         path = policy.path(one, call)
         found = policy.classes.of(path)
+        if EVERY in one:
+            recursive, found, path = True, ("root",), "/"
         if recursive and found and found[0] in ("root", "top", "home-itself") and call.place != "container":
             policy.note(
                 "permissions-everywhere",
@@ -447,6 +508,8 @@ def chown(policy: Policy, call: Call, shape: Shape) -> None:
     for one in operands if reference else operands[1:]:
         path = policy.path(one, call)
         found = policy.classes.of(path)
+        if EVERY in one:
+            recursive, found, path = True, ("root",), "/"
         if recursive and found and found[0] in ("root", "top", "home-itself") and call.place != "container":
             policy.note(
                 "permissions-everywhere",
@@ -487,8 +550,12 @@ def partition(policy: Policy, call: Call, shape: Shape) -> None:
         if call.name in ("parted", "mkswap", "blkdiscard", "badblocks", "pvremove")
         else _LOOKS - {"-v"}
     )
-    if call.name.startswith(("mkfs", "mke2fs")):
-        looks = frozenset(("-n", "-N", "-V", "--version", "--help"))
+    if call.name in ("scrub", "mkswap", "blkdiscard", "badblocks", "pvcreate", "pvremove", "mkudffs"):
+        looks = frozenset(("-V", "--version", "-h", "--help", "-t", "--test"))
+    elif call.name.startswith(("mkfs", "mke2fs", "mkdosfs", "mkntfs", "mkexfatfs", "newfs")):
+        dry = "-N" if call.name in ("mkfs.xfs",) or call.name.startswith("newfs") else "-n"
+        named = re.search(r"fat|dos|btrfs|xfs|f2fs", call.name) is not None and dry == "-n"
+        looks = frozenset(("-V", "--version", "--help", *(() if named else (dry,))))
     if any(word in looks for word in words):
         return
     if call.name == "wipefs" and not has(call, "ao", "--all", "--offset"):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from . import _marks as marks
 from ._call import Call
 from ._effect import has, operands_of
 from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, SPLIT
-from ._options import options_of
+from ._options import options_of, searched
 from ._rules import Shape
 
 if TYPE_CHECKING:
@@ -55,11 +56,24 @@ def kill(policy: Policy, call: Call, shape: Shape) -> None:
             policy.note("kill-looked-up", "kills processes that are looked up", call.span)
 
 
+_PKILL = "-u -U --euid --uid --user -s --signal -g -t -n -o --ns"
+
+
+def fuser(policy: Policy, call: Call, shape: Shape) -> None:
+    if has(call, "k", "--kill") and has(call, "mMc", "--mount", "--ismountpoint"):
+        for one in operands_of(call, "-n --namespace"):
+            if policy.path(one, call) in ("/", "/home", "/usr", "/dev", "/proc"):
+                policy.note("kill-everything", "kills every process that has a file open", call.span, "block")
+
+
 def pkill(policy: Policy, call: Call, shape: Shape) -> None:
     policy.read_only = False
     if has(call, "l", "--list-name"):
         return
     if call.name in ("pkill", "skill", "killall", "slay"):
+        chosen = has(call, "uU", "--euid", "--uid", "--user")
+        if chosen and not operands_of(call, _PKILL) and call.name != "slay" and not has(call, "ftPsgGx"):
+            policy.note("kill-everything", "kills every process of a user", call.span, "block")
         for index, word in enumerate(call.argv):
             if (
                 word in ("-u", "-U", "--euid", "--uid", "--user")
@@ -236,13 +250,46 @@ def ssh(policy: Policy, call: Call, shape: Shape) -> None:
         policy.note("upload", "sends a file or what another command printed to another machine", call.span)
 
 
+def openssl(policy: Policy, call: Call, shape: Shape) -> None:
+    from ._effects_files import output_option
+
+    if "s_client" in call.argv[1:2]:
+        nc(policy, call, shape)
+    output_option(policy, call, shape)
+
+
+_ASKS = re.compile(r"\s*-?(?:put|mput|reput|rm|rmdir|rename|chmod|chown|chgrp|ln|symlink|mkdir)\b")
+
+
+def sftp(policy: Policy, call: Call, shape: Shape) -> None:
+    """sftp: what its input tells it to do there."""
+    for line in (call.stdin or "").split("\n")[:500]:
+        if _ASKS.match(line):
+            policy.reads(call, line.split()[1:])
+            policy.note("upload", f"changes files on another machine: {marks.shown(line.strip())}", call.span)
+            return
+    if call.stdin is not None and marks.unknown(call.stdin):
+        policy.note("upload", "does on another machine what is not known", call.span)
+
+
 def sends(policy: Policy, call: Call, shape: Shape) -> None:
     if call.stdin is not None:
         policy.leaving(call, [call.stdin])
+    tells = re.compile(r"cp|copy|sync|put|upload|mv|rsync|send|cp-r|upload-batch|object|storage")
+    if any(tells.fullmatch(word) for word in call.argv[1:5]):
+        broad(policy, call, operands_of(call)[:-1])
     policy.leaving(call, [*call.argv[1:], *(held(policy, call, word) for word in operands_of(call))])
 
 
-# sudo
+def broad(policy: Policy, call: Call, words: Sequence[str]) -> None:
+    """Judge directories that are sent: a home, and what lies in it for all programs, holds credentials."""
+    for word in words:
+        if word.startswith(("/", "~", ".", "$")) and re.fullmatch(
+            r"~(?:/\.config|/\.local(?:/share)?|/Library(?:/Application Support)?|/\.mozilla|/\.cache)?|/|"
+            r"/(?:home|root|etc|var|Users)(?:/[\w.-]+)?",
+            policy.path(word, call).rstrip("/*" + marks.STAR) or "/",
+        ):
+            policy.note("send-secret", f"sends all of {marks.shown(word)}, with its credentials", call.span)
 
 
 # Other users
@@ -373,7 +420,10 @@ def enable(policy: Policy, call: Call, shape: Shape) -> None:
 
 def grep(policy: Policy, call: Call, shape: Shape) -> None:
     """A search for credentials in the environment, or in what many files hold."""
-    pattern = next((word for word in call.argv[1:] if not word.startswith("-")), "")
+    words = call.argv[1:]
+    place = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
+    pattern = words[place] if place < len(words) else ""
+    policy.reads(call, searched(words))
     secretish = re.search(r"(?i)key|secret|pass|token|cred|api", pattern) is not None
     if secretish and call.stdin is not None and ENVIRON in call.stdin and not has(call, "vcq"):
         policy.note("show-secret", "prints credentials of the environment", call.span)
@@ -423,6 +473,14 @@ def git(policy: Policy, call: Call, shape: Shape) -> None:
         if word == "-C" and index + 1 < len(words):
             continue
     names = [word for word, _ in shape.operands]
+    if "push" in names[:1] and len(names) > 1:
+        added = policy.held.get(policy.path(".git/remotes/" + names[1], call))
+        if re.match(r"\w+://|[\w.-]+@[\w.-]+:|[\w.-]+\.[\w.-]+:", names[1]):
+            policy.note("upload", "pushes to an address, not to a remote of the repository", call.span)
+        elif added and (
+            names[1] not in ("origin", "upstream") or has(call, "", "--all", "--mirror", "--tags")
+        ):
+            policy.note("upload", "pushes to a remote that was added in this session", call.span)
     if "clone" in names[:2]:
         operands = operands_of(
             call,

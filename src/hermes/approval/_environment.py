@@ -81,11 +81,95 @@ def variable_rule(name: str, value: str) -> str:
         r"-(?:javaagent|agent)", value
     ):
         return "environment"
+    if name in _SEARCHED and any(map(_open_to_all, value.split(":"))):
+        return "environment"
+    if name.lower() in _PROXIES and value and not _proxy_known(value):
+        return "environment"
+    if name in _COMPILERS and re.search(r"[;&|`]|\$\(|\bsh\s+-c\b|^/(?:tmp|var/tmp|dev/shm)/", value):
+        return "environment"
+    if name == "NODE_OPTIONS" and re.search(r"--inspect\S*=(?:0\.0\.0\.0|\[::\])", value):
+        return "environment"
+    if name in (
+        "JAVA_TOOL_OPTIONS",
+        "_JAVA_OPTIONS",
+        "JDK_JAVA_OPTIONS",
+        "MAVEN_OPTS",
+        "GRADLE_OPTS",
+        "SBT_OPTS",
+    ):
+        return "environment" if re.search(r"-(?:javaagent|agent|Xrunjdwp|XX:On)", value) else ""
+    if name == "GOFLAGS" and re.search(r"-(?:toolexec|exec|overlay|modfile)", value):
+        return "environment"
+    if name == "PYTHONBREAKPOINT" and value not in ("0", "", "pdb.set_trace", "ipdb.set_trace"):
+        return "environment"
+    if name in ("GOPROXY", "DOCKER_HOST") and re.search(r"http://|tcp://(?!localhost|127\.)", value):
+        return "environment"
+    if name == "GOSUMDB" and value == "off":
+        return "environment"
     if name == "IFS" and marks.marked(value):
         return "environment"
     if _AGENT.fullmatch(name) and name not in _AGENT_PLAIN:
         return "agent-environment"
     return ""
+
+
+# Programs look for what they load or trust where these say.
+_SEARCHED = marks.names(
+    "PYTHONPATH NODE_PATH PERL5LIB PERLLIB RUBYLIB GEM_PATH GEM_HOME CLASSPATH LUA_PATH LUA_CPATH PHPRC "
+    "PHP_INI_SCAN_DIR GIT_DIR GIT_COMMON_DIR GIT_WORK_TREE GIT_CONFIG GIT_OBJECT_DIRECTORY LD_LIBRARY_PATH "
+    "KUBECONFIG CURL_HOME WGETRC CURL_CA_BUNDLE SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE "
+    "NODE_EXTRA_CA_CERTS "
+    "GIT_SSL_CAINFO NPM_CONFIG_USERCONFIG npm_config_userconfig CARGO_HOME RUSTUP_HOME "
+    "JULIA_LOAD_PATH JULIA_DEPOT_PATH R_PROFILE R_PROFILE_USER R_LIBS ERL_LIBS GUILE_LOAD_PATH "
+    "TCLLIBPATH EMACSLOADPATH VIMRUNTIME INPUTRC SCREENRC TERMINFO MAGIC XDG_CONFIG_HOME ZDOTDIR "
+    "ANSIBLE_CONFIG BUNDLE_GEMFILE GRADLE_USER_HOME MAVEN_ARGS R_ENVIRON MANPATH GDBHISTFILE PKG_CONFIG_PATH "
+    "COMPILER_PATH GCC_EXEC_PREFIX LIBRARY_PATH OPAMROOT DOCKER_CONFIG GNUPGHOME SSL_CERT"
+)
+_PROXIES = frozenset(
+    (
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "ftp_proxy",
+        "rsync_proxy",
+        "npm_config_proxy",
+        "npm_config_https_proxy",
+        "uv_index_url",
+        "uv_default_index",
+        "uv_extra_index_url",
+        "yarn_registry",
+        "uv_index",
+        "bundle_mirror",
+        "cargo_registries_crates_io_index",
+        "gem_host",
+        "hf_endpoint",
+    )
+)
+_COMPILERS = marks.names(
+    "CC CXX CPP LD AR AS FC NM RANLIB STRIP OBJCOPY LINKER CARGO_TARGET_RUNNER CMAKE_C_COMPILER_LAUNCHER "
+    "CMAKE_CXX_COMPILER_LAUNCHER CC_WRAPPER PYTHON NODE RUSTC_LINKER"
+)
+_OFFICIAL = re.compile(
+    r"https://(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|npmjs\.org|yarnpkg\.com|crates\.io|rubygems\.org|"
+    r"huggingface\.co|pytorch\.org)(?:/|$)"
+)
+
+
+def _open_to_all(piece: str) -> bool:
+    return piece.startswith(("/tmp/", "/var/tmp/", "/dev/shm/")) or piece in ("/tmp", "/var/tmp", "/dev/shm")
+
+
+def _proxy_known(value: str) -> bool:
+    """Say whether a proxy or registry is this machine, one of the private network, or the official one."""
+    if marks.unknown(value) or _OFFICIAL.match(value):
+        return True
+    host = re.sub(r"^\w+://", "", value).rpartition("@")[2].partition("/")[0].partition(":")[0]
+    return (
+        host in ("localhost", "host.docker.internal", "")
+        or "." not in host
+        or re.match(r"127\.|10\.|192\.168\.|172\.(?:1[6-9]|2\d|3[01])\.", host) is not None
+        or host.endswith((".local", ".internal", ".lan", ".corp", ".intranet", ".localhost"))
+    )
 
 
 def _path_kept(value: str) -> bool:

@@ -288,6 +288,8 @@ class Expander:
             return state.parameters[number] if number < len(state.parameters) else ""
         if name in state.variables:
             return state.variables[name]
+        if name == "_":
+            return state.last
         if name == "HOME":
             return self.home
         if name == "PWD":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Split words into options with their values, and the rest from the first operand on.
@@ -37,3 +39,32 @@ def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str
             found.append((name, value))
         index += 1
     return found, words[index:]
+
+
+def searched(words: list[str]) -> list[str]:
+    """Return the words of grep or one of its like without what is searched for."""
+    out: list[str] = []
+    given = ended = False
+    index = 0
+    while index < len(words):
+        word = words[index]
+        if word in ("-e", "--regexp") or _PATTERN.fullmatch(word):
+            given = True
+            index += 1
+        elif _PATTERN_FILE.fullmatch(word) or word.startswith("--regexp="):
+            given = True
+            out.append(word)
+        elif word in _GREP_VALUED:
+            index += 1
+        elif (word[:1] != "-" or ended) and not given:
+            given = True
+        else:
+            ended = ended or word == "--"
+            out.append(word)
+        index += 1
+    return out
+
+
+_PATTERN = re.compile(r"-[a-zA-Z]*e")
+_PATTERN_FILE = re.compile(r"-[a-zA-Z]*f|--file(?:=.*)?")
+_GREP_VALUED = frozenset(("-A", "-B", "-C", "-m", "-g", "-t", "-T", "--glob", "--type", "--iglob"))

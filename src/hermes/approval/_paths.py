@@ -217,6 +217,16 @@ def strip_all(path: str) -> str:
         path = head or "/"
 
 
+_EVERYTHING = re.compile(
+    r"/|~|/(?:home|root|Users)(?:/[\w.-]+)?|/(?:etc|usr|var|bin|sbin|lib|lib64|boot|opt|srv)"
+)
+
+
+def everything(path: str) -> bool:
+    """Say whether a directory is the root, a home, or one of the system."""
+    return _EVERYTHING.fullmatch(path) is not None
+
+
 def whole(path: str) -> bool:
     """Say whether the last part of a path is a pattern for everything in its directory."""
     tail = path.rpartition("/")[2]

@@ -135,9 +135,7 @@ class Policy:
 
     def _generic(self, call: Call) -> None:
         """Judge a program that nothing is known of by the words that such programs share."""
-        if call.name in self._carrying or any(
-            word.startswith(("--dry-run", "--check", "--help", "--dryrun")) for word in call.argv
-        ):
+        if call.name in self._carrying or any(word.startswith(_ONLY_LOOKS) for word in call.argv):
             return
         operands = [word for word in call.argv[1:7] if word[:1] != "-"]
         told = any(_DESTROYS.fullmatch(word) for word in operands[:3])
@@ -322,6 +320,10 @@ class Policy:
         else:
             self.write(path, call, delete=True)
 
+    def regenerable(self, path: str) -> bool:
+        found = self._classes(marks.plain(path))
+        return "regenerable" in found or "temporary" in found
+
     def _regenerable(self, path: str, call: Call, found: Sequence[str]) -> bool:
         base = self.workspace.rstrip("/")
         inside = bool(base) and path.startswith(base + "/") and not marks.unknown(path)
@@ -344,12 +346,19 @@ class Policy:
 
     def _reads(self, call: Call) -> None:
         """Judge each word that may name a file."""
-        for word in call.argv[1:]:
+        self.reads(call, call.argv[1:])
+
+    def reads(self, call: Call, words: Sequence[str]) -> None:
+        for word in words:
             if len(word) < 3 or len(word) > 4096:
                 continue
             if "/" not in word and "id_" not in word and "." not in word and "wallet" not in word:
                 continue
-            for piece in _names(word):
+            pieces = _names(word)
+            if call.name in _EXPRESSIONS and ("'" in word or '"' in word):
+                # A path in an expression: `load_str("/x")`, `copy t from '/x'`.
+                pieces += _QUOTED.findall(word)
+            for piece in pieces:
                 if call.place == "" or piece.startswith(("/", "~")):
                     path = self.path(piece, call)
                     found = self._classes(path)
@@ -394,12 +403,18 @@ def _names(word: str) -> list[str]:
     return [one for one in out if one and "://" not in one][:12]
 
 
+_EXPRESSIONS = marks.names(
+    "yq dasel jq gojq psql mysql mariadb sqlite3 duckdb mongosh xidel xmllint xmlstarlet gnuplot octave m4 "
+    "usql clickhouse-client clickhouse cqlsh maxima gp sage scilab-cli"
+)
+_QUOTED = re.compile(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
 _DESTROYS = re.compile(
     r"(?:[\w.-]+[-:])?(?:destroy|delete|purge|nuke|wipe|teardown|"
     r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"
     r"(?:[-:][\w.-]+)?|decommission|dropall|deleteall"
 )
 _SEARCHES = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "wc"))
+_ONLY_LOOKS = ("--dry-run", "--check", "--help", "--dryrun", "--summary", "--list", "--describe", "--plan")
 _DESTROYS_FLAG = re.compile(
     r"--(?:delete|purge|destroy|wipe|erase|drop|unregister|"
     r"factory-reset|remove-all|nuke|obliterate)(?:-all)?$"

@@ -8,7 +8,7 @@ from . import _marks as marks
 from ._call import Call
 from ._carriers import Handler
 from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
-from ._options import options_of
+from ._options import options_of, searched
 from ._run import Interpreter
 
 
@@ -26,10 +26,14 @@ def cat(run: Interpreter, call: Call) -> str:
     return out
 
 
+_GREPS = marks.names("grep egrep fgrep rg zgrep ag ack")
+
+
 def filtered(run: Interpreter, call: Call) -> str:
     """A filter: what it prints is unknown, but of the kind of what it reads."""
     texts = [call.stdin or ""]
-    for one in call.argv[1:]:
+    words = searched(call.argv[1:]) if call.name in _GREPS else call.argv[1:]
+    for one in words:
         if not one.startswith("-") and ("/" in one or one in run.state.files or "." in one):
             texts.append(run.reading(run.path(one, call.cwd)))
     kinds = marks.kinds(*texts)
@@ -237,13 +241,30 @@ _COPY = marks.names("-t --target-directory -S --suffix -m --mode -o --owner -g -
 def processes(run: Interpreter, call: Call) -> str:
     if call.name == "ps":
         every = any(re.fullmatch(r"-?[a-zA-Z]*[eAax][a-zA-Z]*", one) for one in call.argv[1:2])
+        every = every or (
+            any(re.fullmatch(r"-[uU]|--user|--User|-[uU]\w+|--user=.*", one) for one in call.argv[1:])
+            and not any(re.fullmatch(r"-[pCgst].*|--pid.*|--ppid.*", one) for one in call.argv[1:])
+        )
         return UNKNOWN + PIDS + (EVERY if every else "")
     if call.name == "pgrep":
-        return UNKNOWN + PIDS
+        _, operands = options_of(
+            call.argv[1:], marks.names("-u -U --euid --uid -t -g -P -s -d -F -G -r --ns --terminal --parent")
+        )
+        narrowed = any(
+            re.match(r"-[PtgsFGr]|--(?:parent|terminal|pidfile|group|session)", one) for one in call.argv
+        )
+        every = (not operands and not narrowed) or (
+            operands != [] and operands[0] in (".", ".*", "", "^", "$", ".+", "[a-z]", "[a-z]*", "[0-9]*")
+        )
+        return UNKNOWN + PIDS + (EVERY if every else "")
+    if call.name == "lsof" and not any(re.match(r"-[a-zA-Z]*[ipcd+gN]|[/+:]", one) for one in call.argv[1:]):
+        return UNKNOWN + PIDS + EVERY
     return UNKNOWN + PIDS
 
 
 def ls(run: Interpreter, call: Call) -> str:
+    if any(run.path(one, call.cwd) in ("/" + marks.STAR, "~/" + marks.STAR) for one in call.argv[1:]):
+        return UNKNOWN + EVERY
     if any(run.path(one, call.cwd) == "/proc" for one in call.argv[1:]):
         return UNKNOWN + PIDS + EVERY
     # Names that match a pattern are printed with their directory.
@@ -292,6 +313,41 @@ def unpack(run: Interpreter, call: Call) -> str:
     if REMOTE in source and not to_stdout:
         run.state.write(target + "/*", UNKNOWN + REMOTE)
     return marks.kinds(source) if to_stdout or call.name != "tar" else filtered(run, call)
+
+
+def clone(run: Interpreter, call: Call) -> str:
+    """svn, hg, gh and their like: what they bring is from elsewhere."""
+    _, rest = options_of(call.argv[1:], frozenset(("-R", "-r", "-b", "--rev", "--branch", "--cwd")))
+    while rest and rest[0] in ("repo", "git"):
+        rest = rest[1:]
+    if rest and rest[0] in ("clone", "checkout", "co", "export", "branch", "get", "fork", "download"):
+        operands = [one for one in rest[1:] if one[:1] != "-"]
+        if operands:
+            base = operands[0].rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
+            target = run.path(operands[1] if len(operands) > 1 else base, call.cwd)
+            run.state.write(target + "/*", UNKNOWN + REMOTE)
+    return UNKNOWN + REMOTE
+
+
+_AWAY = re.compile(r"[a-z][\w+.-]*://|[\w.@-]{2,}:")
+
+
+def brought(run: Interpreter, call: Call) -> str:
+    """Clients of object stores: a file that is copied from there is from elsewhere."""
+    operands = [one for one in call.argv[1:] if one[:1] != "-"]
+    if len(operands) > 2 and _AWAY.match(operands[-2]) and not _AWAY.match(operands[-1]):
+        goal = run.path(operands[-1], call.cwd)
+        base = re.split(r"[:/]", operands[-2].rstrip("/"))[-1]
+        for one in {goal, f"{goal}/{base}"}:
+            run.state.write(one, UNKNOWN + REMOTE)
+    return UNKNOWN + REMOTE
+
+
+def locate(run: Interpreter, call: Call) -> str:
+    for one in call.argv[1:]:
+        if one[:1] != "-" and run.sink.secret(run.path(f"~/{UNKNOWN}/{one}", call.cwd)):
+            return f"~/{UNKNOWN}/{one}\n"
+    return UNKNOWN
 
 
 def history(run: Interpreter, call: Call) -> str:
@@ -430,12 +486,15 @@ PROGRAMS: dict[str, Handler] = {
         curl_like,
     ),
     **dict.fromkeys(
-        marks.names(
-            "nc ncat netcat socat telnet dig host nslookup gh glab ftp sftp rclone aws gsutil gcloud drill"
-        ),
+        marks.names("nc ncat netcat socat telnet dig host nslookup ftp sftp drill"),
         remote,
     ),
     **dict.fromkeys(marks.names("cp mv ln install scp rsync gcp gmv"), copy),
+    **dict.fromkeys(marks.names("svn hg bzr fossil darcs jj gh glab hub degit tiged"), clone),
+    **dict.fromkeys(
+        marks.names("aws gsutil gcloud rclone s3cmd s4cmd s5cmd mc mcli azcopy b2 ossutil oci hdfs"), brought
+    ),
+    **dict.fromkeys(("locate", "plocate", "mlocate"), locate),
     **dict.fromkeys(marks.names("pgrep pidof ps lsof fuser"), processes),
     **dict.fromkeys(marks.names("tar bsdtar unzip gtar cpio 7z"), unpack),
     **dict.fromkeys(marks.names("sed gsed ed patch ex"), written_file),

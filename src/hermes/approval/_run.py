@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from ._rules import Rules
 
 MAX_DEPTH = 24
+BINARY = "\x7fELF"
+_BINARY = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
 MAX_ROUNDS = 12
 
@@ -189,6 +191,13 @@ class Interpreter:
             return self.within(state, partial(self.run, body, stdin), captured=True)
         finally:
             self.depth -= 1
+
+    def quietly(self, text: str) -> str:
+        """Follow a text that may be no script of this shell."""
+        try:
+            return self.script(text)
+        except Unparsable:
+            return UNKNOWN
 
     def _evaluate(self, text: str) -> None:
         for one in re.findall(r"\$\(([^()]*)\)|`([^`]*)`", text)[:20]:
@@ -434,6 +443,8 @@ class Interpreter:
             return text
         if path == "/dev/null":
             return ""
+        if _BINARY.match(path):
+            return f"{BINARY}{path}\n{UNKNOWN}"
         if marks.globbed(path):
             found = [held for name, held in self.state.files.items() if fits(name, path)]
             if found:
@@ -561,6 +572,7 @@ class Interpreter:
             self.state.variables.update(saved)
         else:
             out = self.call(call)
+        self.state.last = argv[-1]
         return self._into(files, out, call) if files else out
 
     def _declared(self, words: tuple[Word, ...]) -> list[str]:
@@ -610,6 +622,9 @@ class Interpreter:
             fields: list[str] = []
             for word in assign.values:
                 value = keyed(word)
+                if value is not None:
+                    name = word.parts[0].text.partition("]")[0]  # type: ignore[union-attr]
+                    variables[f"{assign.name}{name}]"] = self.expand.text(value)
                 fields += self.expand.word(value) if value is not None else self.expand.word(word)
             if assign.append:
                 held = variables.get(assign.name)

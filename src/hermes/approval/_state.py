@@ -48,6 +48,7 @@ class State:
         "descriptors",
         "files",
         "functions",
+        "last",
         "links",
         "options",
         "parameters",
@@ -58,6 +59,7 @@ class State:
     def __init__(self, session: SessionState | None, cwd: str) -> None:
         session = session or _FRESH
         self.cwd = session.cwd or cwd
+        self.last = UNKNOWN  # `$_`
         self.previous = session.previous or UNKNOWN
         self.variables: dict[str, Value] = dict(session.variables)
         self.functions: dict[str, tuple[Node, ...]] = dict(session.functions)
@@ -72,7 +74,7 @@ class State:
     def fork(self) -> State:
         """Return what a subshell sees. Files are shared: what it writes stays."""
         other = State.__new__(State)
-        other.cwd, other.previous = self.cwd, self.previous
+        other.cwd, other.previous, other.last = self.cwd, self.previous, self.last
         other.variables = dict(self.variables)
         other.functions, other.aliases = dict(self.functions), dict(self.aliases)
         other.options, other.parameters = set(self.options), self.parameters
@@ -82,6 +84,8 @@ class State:
 
     def join(self, other: State) -> None:
         """Take over what a branch that may have run did: what differs is unknown from now on."""
+        if other.last != self.last:
+            self.last = UNKNOWN
         if other.cwd != self.cwd:
             self.cwd = UNKNOWN
         if other.variables != self.variables:

@@ -38,8 +38,8 @@ _SEVERITY = {"low": 0, "medium": 1, "high": 2, "hardline": 3}
 # What is blocked even where a line cannot be read. Each pattern is bounded, so a search is linear.
 _FLOOR = re.compile(
     r"(?:^|[\s;&|({'\"`])(?:/\S{0,40}/)?(?:"
-    r"rm\s{1,9}(?:-[\w-]{1,30}\s{1,9}){0,6}(?:--\s{1,3})?['\"]?(?:/(?:\*|\s|$|['\"])|~/?(?:\*|"
-    r"\s|$)|\$HOME/?(?:\*|\s|$)|/(?:etc|usr|bin|home|var|boot|lib|root)/?\*?(?:\s|$|['\"]))"
+    r"rm\s{1,9}(?:-[\w-]{1,30}\s{1,9}){0,6}(?:--\s{1,3})?['\"]?(?:/(?:\*|[\s)`;&|]|$|['\"])|~/?(?:\*|"
+    r"[\s)`;&|]|$)|\$HOME/?(?:\*|\s|$)|/(?:etc|usr|bin|home|var|boot|lib|root)/?\*?(?:[\s)`;&|]|$|['\"]))"
     r"|mkfs(?:\.\w{1,10})?\s[^\n]{0,60}/dev/[shvn]"
     r"|dd\s[^\n]{0,80}of=/dev/(?:[shv]d|nvme|mmcblk)"
     r"|(?:shutdown|reboot|poweroff|halt)(?:\s{1,9}(?:-[hrpPf]{1,3}|now|\+?\d{1,4}))?\s*(?:$|[\n;&|'\"`)])"
