@@ -219,6 +219,7 @@ class Task:
         self.id = guest.next_task
         self.command = command
         self.session: Optional[str] = None
+        self.by = ""  # the client that started it
         self.limit = limit
         self.merge = merge
         self.created = self.started = time.time()
