@@ -10,7 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from hermes.errors import HermesError, Refused
-from hermes.guest.frames import pack, unpack
+from hermes.guest.frames import ProtocolError, pack, unpack
 
 from . import UNKNOWN, Decision
 
@@ -24,6 +24,7 @@ __all__ = ["Password"]
 OPERATION = "sudo"
 NAMES = ("sudo", "sudoedit")
 KEPT = 1000  # commands of which it is known what they may do by sudo
+MAX_OPEN = 16  # questions at a time
 QUIET = ("sudo_needless", "unknown_op")
 
 
@@ -63,23 +64,29 @@ class Password:
         task.add_done_callback(self._work.discard)
 
     async def _questions(self, stream: Stream) -> None:
-        async for _, body in stream:
-            self._spawn(self._answer(stream, body))
+        from hermes.channel.channel import checked
+
         try:
+            async for _, body in stream:
+                asked, _ = unpack(body)
+                ident, argv = checked(asked.get("id"), int), checked(asked.get("argv"), list[str])
+                if len(self._work) > MAX_OPEN:  # a sandbox that floods, and no person can answer so many
+                    await stream.send(pack({"id": ident, "message": "too many ask at once"}))
+                    continue
+                self._spawn(self._answer(stream, ident, argv[1:], asked.get("command")))
             await stream.reply()
+        except ProtocolError:
+            stream.cancel()
         except HermesError as error:
+            stream.cancel()
             if error.code not in QUIET and error.code.startswith("sudo_"):
                 warnings.warn(f"no password for sudo in this sandbox: {error}", stacklevel=1)
 
-    async def _answer(self, stream: Stream, body: bytes) -> None:
-        from hermes.channel.channel import checked
-
-        asked, _ = unpack(body)
-        ident, argv = checked(asked.get("id"), int), checked(asked.get("argv"), list[str])
+    async def _answer(self, stream: Stream, ident: int, words: list[str], command: object) -> None:
         try:
-            if not self._has_passed(asked.get("command"), argv[1:]):
+            if not self._has_passed(command, words):
                 # A script, say, whose text was not read: the person is asked now.
-                await self._gate.check(self._gate.request("run", shlex.join(["sudo", *argv[1:]]), cwd=None))
+                await self._gate.check(self._gate.request("run", shlex.join(["sudo", *words]), cwd=None))
         except Refused as error:
             await stream.send(pack({"id": ident, "message": str(error)[:1000]}))
             return

@@ -9,6 +9,7 @@ import array
 import fcntl
 import hashlib
 import os
+import signal
 import socket
 import stat
 import struct
@@ -18,7 +19,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from .driver import quote
 from .frames import pack, unpack
-from .proc import processes
+from .proc import catches, processes
 from .server import Call, Guest, OpError
 from .task import Process
 
@@ -103,9 +104,15 @@ class Sudo:
 
     def _install(self) -> str:
         """Write the program that sudo starts, in a directory where programs may be started."""
+        # Programs with root's rights lose it, and an interpreter may need it to start.
+        libraries = "LD_LIBRARY_PATH=%s " % quote(os.environ.get("LD_LIBRARY_PATH", ""))
         for directory in (self.guest.run_dir, self.guest.state_dir):
             paths = [os.path.join(directory, name) for name in ("askpass", "askpass.py")]
-            run = "#!/bin/sh\nexec %s -I -S %s\n" % (quote(sys.executable), quote(paths[1]))
+            run = "#!/bin/sh\n%sexec %s -I -S %s\n" % (
+                libraries if "LD_LIBRARY_PATH" in os.environ else "",
+                quote(sys.executable),
+                quote(paths[1]),
+            )
             for path, text in zip(paths, (run, ASKPASS % (self.guest.run_dir, SOCKET))):
                 with open(path, "w") as file:
                     os.chmod(path, 0o700)
@@ -187,7 +194,7 @@ class Sudo:
         # It is ours and has root's rights, so it has them by its file.
         if name not in NAMES or uids[:2] != [uid, 0]:
             raise Unproved("it was not sudo that asked")
-        if environment_has(question.helper, b"SUDO_COMMAND"):
+        if environment_has(question.helper, b"SUDO_COMMAND") or not asks(pid):
             raise Unproved("sudo runs it as a command")
         if any(stat_of(one)[4] != b"0" for one in (pid, question.helper)):
             raise Unproved("this sudo has a terminal, and can ask there")
@@ -260,8 +267,8 @@ class Sudo:
             self._settled(question)
             return
         try:
-            if not is_alive(question.sudo):
-                raise Unproved("sudo has ended")
+            if not is_alive(question.sudo) or not asks(question.sudo[0]):
+                raise Unproved("sudo does not ask any more")
             os.set_blocking(question.fd, False)
             self._given = {one for one in self._given if is_alive(one)} | {question.sudo}
             os.write(question.fd, password + b"\n")
@@ -331,6 +338,14 @@ def is_alive(one: Ident) -> bool:
     except OSError:
         return False
     return int(facts[19]) == one[1] and facts[0] not in b"ZX"
+
+
+def asks(pid: int) -> bool:
+    """Return whether a sudo may be at its question: not stopped, and not one that runs its command.
+
+    Where it logs output what it runs has a pipe of root's too. But then it handles job control.
+    """
+    return stat_of(pid)[0] not in b"TtZX" and not catches(pid, signal.SIGCONT)
 
 
 def environment_has(pid: int, name: bytes) -> bool:

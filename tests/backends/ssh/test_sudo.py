@@ -93,12 +93,14 @@ async def test_it_is_asked_for_again_when_sudo_forgets(open_on: Open, account: H
         "sudo -u $USER sh -c 'SUDO_COMMAND= exec $0' $SUDO_ASKPASS | cat",
     ],
 )
+@pytest.mark.parametrize("output", ["passed", "logged"])
 async def test_what_runs_by_sudo_never_sees_it(
-    open_on: Open, account: Host, right: str, command: str
+    open_on: Open, account: Host, right: str, command: str, output: str
 ) -> None:
-    box = await open_on(account)
-    for text in (f"sudo -k; {command}", command):
-        result = await box.run(text, merge_stderr=True)
+    box = await open_on(account.as_user(f"{account.user}-once") if output == "logged" else account)
+    # It asks, or it remembers: then no question of this very sudo was answered before.
+    for session, before in (("asks", "sudo -k"), ("remembers", "sudo true")):
+        result = await box.run(f"{before}; {command}", merge_stderr=True, session=session)
         assert right not in result.text
 
 
