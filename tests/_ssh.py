@@ -50,7 +50,7 @@ class Host:
 
     def sandbox(self, **more: Any) -> hermes.Sandbox:
         """Return a sandbox there that is not open yet and asks nobody."""
-        return hermes.Sandbox("ssh", **self.options(approval="off", **more))
+        return hermes.Sandbox("ssh", **self.options(**{"approval": "off", **more}))
 
     def argv(self, command: str, *options: str) -> list[str]:
         """Return the argv of a bare ``ssh`` with a connection of its own."""

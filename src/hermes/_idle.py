@@ -28,8 +28,32 @@ async def suspend_when_idle(box: Sandbox, after: float) -> None:
             busy = any(job.state == "running" for job in await box.jobs())
             channel.used = used  # to ask is no use
             if not (busy or box._asked or channel.waits):
-                await box._fall_asleep()
+                await fall_asleep(box)
                 return
         except HermesError as error:
             warnings.warn(f"the idle sandbox '{box.name}' could not be suspended: {error}", stacklevel=1)
         await asyncio.sleep(min(after, CHECK_EVERY))
+
+
+async def fall_asleep(box: Sandbox) -> None:
+    """Suspend a sandbox until its next use, which waits meanwhile."""
+    async with box._sleeping:
+        box._asleep, box._slept = True, box._channel.guest.get("guest")
+        try:
+            await box.suspend()
+        except BaseException:
+            box._asleep = False
+            raise
+
+
+async def awake(box: Sandbox) -> None:
+    """Wake a sandbox that was suspended for being idle."""
+    async with box._sleeping:
+        if not box._asleep:
+            return
+        await box.resume()
+    if box._channel.guest.get("guest") != box._slept:
+        warnings.warn(
+            f"'{box.name}' was switched off while nobody used it: its sessions begin anew",
+            stacklevel=4,
+        )

@@ -16,7 +16,7 @@ import msgspec
 
 from . import approval as approvals
 from . import auto, backends
-from .config import Config, Lifetime, load
+from .config import Config, Lifetime, load, sudo_password
 from .errors import CommandError, HermesError, JobError, SandboxGone
 from .places import Origin, Wanted, find_or_create, locked
 from .session import (
@@ -116,6 +116,7 @@ class Sandbox:
         self._base: dict[str, Any] = {}
         self._here = ""
         self._gate: Gate | None = None
+        self._password: str | None = None
         self._idle: asyncio.Task[None] | None = None
         self._asleep = False  # suspended here since nobody used it; the next use wakes it
         self._slept: Any = None  # the guest that ran then
@@ -163,6 +164,7 @@ class Sandbox:
     def _settle(self) -> None:
         """Fill in from the configuration what was not given."""
         self._settled = config = self._settled or load()
+        self._password = sudo_password()
         self._here = os.getcwd()
         self._store = Store()
         self.backend, _, host = backends.canonical(self.backend or config.sandbox or "auto").partition(":")
@@ -223,46 +225,30 @@ class Sandbox:
             raise
         self._open_channel = channel
         self.cwd = self.cwd or str(channel.guest.get("cwd", ""))
-        base_env = {**(place.session_env() or {}), **self._env}
+        home = _text(channel.guest.get("home"))
+        self._gate = await asyncio.to_thread(self._new_gate, place, home)
+        inherited = dict(place.session_env() or {})
+        if self._gate is not None and self._gate.password is not None:
+            self._gate.password.watch(channel)
+            inherited.pop("SUDO_ASKPASS", None)  # it is the guest's now
+        base_env = {**inherited, **self._env}
         self._base = {"base_cwd": self.cwd}
         if base_env:
             self._base["base_env"] = base_env
-        home = _text(channel.guest.get("home"))
-        self._gate = await asyncio.to_thread(self._new_gate, place, home)
         self._asleep = False
         channel.used = time.monotonic()
         if place.stopped_by_client and self._life.idle_stop:
-            self._idle = asyncio.create_task(self._suspend_when_idle())
+            from ._idle import suspend_when_idle
+
+            self._idle = asyncio.create_task(suspend_when_idle(self, self._life.idle_stop))
         await asyncio.to_thread(self._store.touch, self._record)
-
-    async def _suspend_when_idle(self) -> None:
-        from ._idle import suspend_when_idle
-
-        await suspend_when_idle(self, self._life.idle_stop)
-
-    async def _fall_asleep(self) -> None:
-        """Suspend the place until the next use, which waits meanwhile."""
-        async with self._sleeping:
-            self._asleep, self._slept = True, self._channel.guest.get("guest")
-            try:
-                await self.suspend()
-            except BaseException:
-                self._asleep = False
-                raise
 
     async def _awake(self) -> None:
         """Wake the place if it was suspended for being idle."""
-        if not self._asleep:
-            return
-        async with self._sleeping:
-            if not self._asleep:
-                return
-            await self.resume()
-        if self._channel.guest.get("guest") != self._slept:
-            warnings.warn(
-                f"'{self.name}' was switched off while nobody used it: its sessions begin anew",
-                stacklevel=3,
-            )
+        if self._asleep:
+            from ._idle import awake
+
+            await awake(self)
 
     async def _copy_in(self) -> None:
         """Copy the workspace in where it is a copy that is not there yet, or not whole.
@@ -311,6 +297,7 @@ class Sandbox:
             mode=self._mode,
             on_approval=self._on_approval,
             channel=lambda: self._channel,
+            password=self._password,
         )
 
     async def close(self) -> None:
@@ -323,6 +310,8 @@ class Sandbox:
         channel, self._open_channel = self._open_channel, None
         if self._gate is not None:
             self._gate.forget_all()
+            if self._gate.password is not None:
+                self._gate.password.close()
         self._sessions.clear()  # the next guest may be another one, which knows none of them
         if channel is not None:
             await channel.close()

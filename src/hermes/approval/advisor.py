@@ -9,6 +9,8 @@ import os
 import signal
 from collections.abc import Sequence
 
+from hermes.config import environment
+
 from . import Decision, Request
 from .redact import redact
 
@@ -44,7 +46,7 @@ class Advisor:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.DEVNULL,
                 start_new_session=True,  # without our terminal
-                env={key: value for key, value in os.environ.items() if key != "HERMES_SUDO_PASSWORD"},
+                env=environment(),
             )
         except OSError as error:
             return f"(the advisor cannot be run: {error.strerror or error})"

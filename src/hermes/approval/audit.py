@@ -14,7 +14,7 @@ import pwd
 import shlex
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,18 +42,21 @@ class AuditLog:
         *,
         client: str = "",
         sandbox: str = "",
+        secrets: Iterable[str] = (),
         max_size: int = MAX_SIZE,
         kept: int = KEPT,
     ) -> None:
         """Nothing is opened yet.
 
         :param client: tells this client from others of the same process
+        :param secrets: what is never written
         """
         root = home or default_home()
         self.path = root / "audit.jsonl"
         self._locks = root / "state" / "locks"
         self._client = client
         self._sandbox = sandbox
+        self._secrets = tuple(secrets)
         self._max_size = max_size
         self._kept = kept
 
@@ -62,7 +65,7 @@ class AuditLog:
 
         :raises HermesError: code ``audit_unwritable``
         """
-        secrets = _secrets(os.environ)
+        secrets = (*self._secrets, *_secrets(os.environ))
         words = found_in(request.text)  # a pipe's two ends may tell only together that a word is one
         entry = {
             "time": round(time.time(), 3),

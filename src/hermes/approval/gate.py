@@ -12,7 +12,7 @@ import os
 import re
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -35,6 +35,9 @@ from . import (
     decide,
 )
 from .grants import Grants
+
+if TYPE_CHECKING:
+    from .password import Password
 
 __all__ = ["Fetched", "Gate", "Place", "Ticket"]
 
@@ -183,6 +186,7 @@ class Gate:
         self._log = log
         self._advise = advise
         self._timeout = timeout
+        self.password: Password | None = None
         self._sessions: dict[str, _Session] = {}
         self._follows = fetch is not None and not isinstance(judge, AllowAll)
 
@@ -260,7 +264,8 @@ class Gate:
         if session is None or not self._follows:
             state = await self._with(None, self._env)
             request = self.request(kind, text, cwd=self.at(self.place.cwd, cwd), **given)
-            await self.check(request, *await self._decided(request, state, env))
+            decision = await self.check(request, *await self._decided(request, state, env))
+            self._passed(text, decision)
             return Ticket()
         known = self._sessions.setdefault(session, _Session())
         await known.lock.acquire()
@@ -280,6 +285,7 @@ class Gate:
                     decision, action="ask", reason=UNSURE, key="", read_only=False
                 )
             decision = await self.check(request, state, decision)
+            self._passed(text, decision)
         except BaseException:
             known.lock.release()
             raise
@@ -287,6 +293,10 @@ class Gate:
             known.sure = known.sure and not moves  # what was set for this command alone is not the session's
         foreseen = self.plain(getattr(decision.after, "cwd", None))
         return Ticket(known, decision.after, foreseen, moves=moves)
+
+    def _passed(self, text: str, decision: Decision) -> None:
+        if self.password is not None:
+            self.password.passed(text, decision)
 
     async def _decided(
         self, request: Request, state: Any, env: Mapping[str, str] | None

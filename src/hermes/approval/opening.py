@@ -44,11 +44,13 @@ def gate_for(
     mode: Mode | None,
     on_approval: OnApproval | Nobody | None,
     channel: Callable[[], Channel],
+    password: str | None = None,
 ) -> Gate:
     """Return what all that is done in a sandbox has to pass.
 
     :param judge: decides instead of hermes's own rules
     :param judged: all is judged; else the user's deny rules alone count
+    :param password: for sudo; not given where nobody is asked what runs
     :raises ConfigError: a rule of the user's that is none
     """
     here = facts.backend == "local"
@@ -58,8 +60,9 @@ def gate_for(
         from .advisor import Advisor
 
         advise = Advisor(settings.advisor)
-    return Gate(
-        judge or standard_judge(settings, agent_home=agent_home, look_at_disk=here),
+    gives = judged and bool(password)
+    gate = Gate(
+        judge or standard_judge(settings, agent_home=agent_home, sudo_password=gives, look_at_disk=here),
         Place(
             backend=facts.backend,
             # One machine, and its paths mean the same in all sandboxes; elsewhere each has its own.
@@ -76,10 +79,15 @@ def gate_for(
         fetch=lambda name: _session(channel(), name),
         env=facts.env,
         grants=Grants(),
-        log=AuditLog(client=facts.client, sandbox=facts.sandbox),
+        log=AuditLog(client=facts.client, sandbox=facts.sandbox, secrets=[password] if password else ()),
         advise=advise,
         timeout=settings.timeout,
     )
+    if password and gives:
+        from .password import Password
+
+        gate.password = Password(password, gate)
+    return gate
 
 
 async def _session(channel: Channel, name: str) -> Fetched:

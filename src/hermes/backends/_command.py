@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from hermes.config import environment
 from hermes.errors import BackendError, Unreachable
 
 from ._stream import in_thread
@@ -81,7 +82,7 @@ def _start(argv: Sequence[str], env: Mapping[str, str] | None) -> subprocess.Pop
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=None if env is None else dict(env),
+        env=environment() if env is None else dict(env),
         start_new_session=True,
     )
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hermes.config import environment
 from hermes.errors import BackendError
 
 from ._stream import HIGH_WATER, Channel, in_thread
@@ -29,7 +30,7 @@ class ProcessChannel(Channel):
 
     :param argv: the program and its arguments; never a shell line
     :param encoding: what passes unharmed
-    :param env: the process's whole environment, None for our own
+    :param env: the process's whole environment, None for our own without the password for sudo
     :param pass_fds: further descriptors that the process inherits
     :param new_session: start it in a session of its own, out of reach of the terminal's Ctrl-C; without one
         it can ask for a password on the terminal
@@ -52,7 +53,7 @@ class ProcessChannel(Channel):
         self.encoding: Encoding = encoding
         self._argv = list(argv)
         self._popen: dict[str, Any] = {
-            "env": None if env is None else dict(env),
+            "env": environment() if env is None else dict(env),
             "cwd": cwd,
             "pass_fds": tuple(pass_fds),
             "start_new_session": new_session,

@@ -352,8 +352,8 @@ class Channel:
 
     @property
     def waits(self) -> bool:
-        """Whether an answer is still to come."""
-        return bool(self._streams)
+        """Whether an answer is still to come, but for that of the call which waits for questions of sudo."""
+        return any(stream.operation != "sudo" for stream in self._streams.values())
 
     async def call(
         self,

@@ -1,5 +1,6 @@
 """Configuration: where it lives, what it may say, and how it is read."""
 
+from ._env import environment, sudo_password
 from ._load import load, section
 from ._schema import (
     Approvals,
@@ -28,10 +29,12 @@ __all__ = [
     "Slurm",
     "Ssh",
     "SshHost",
+    "environment",
     "home",
     "load",
     "parse_duration",
     "parse_size",
     "parse_value",
     "section",
+    "sudo_password",
 ]

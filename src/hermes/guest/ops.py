@@ -35,12 +35,21 @@ def check_cwd(base: str, cwd: Optional[str]) -> Optional[str]:
     return os.path.normpath(path)
 
 
+def base_env(guest: Guest, args: Dict[str, Any], tty: bool = False) -> Dict[str, str]:
+    """Return the environment that commands begin with. On a terminal sudo asks there."""
+    env = dict(guest.env)
+    if guest.sudo is not None and not tty:
+        env.update(guest.sudo.env(env))
+    env.update(check_env(args.get("base_env")))
+    return env
+
+
 def get_session(guest: Guest, args: Dict[str, Any]) -> Shell:
     """Return the session that a call names; a new one if there is none of that name."""
     name = args["session"]
     shell: Optional[Shell] = guest.sessions.get(name)
     if shell is None:
-        env = dict(guest.env, **check_env(args.get("base_env")))
+        env = base_env(guest, args)
         cwd = check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd
         shell = guest.sessions[name] = Shell(guest, name, env, cwd)
     return shell
@@ -87,7 +96,7 @@ def run(guest: Guest, call: Call) -> None:
     merge, limit = bool(args.get("merge")), int(args["limit"])
     stdin = args.get("stdin") or "empty"
     if args.get("session") is None:
-        base = dict(guest.env, **check_env(args.get("base_env")))
+        base = base_env(guest, args)
         base.update(env)
         start = check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd
         cwd = check_cwd(start, args.get("cwd")) or start
@@ -112,6 +121,7 @@ def run(guest: Guest, call: Call) -> None:
     elif stdin == "stream":
         task.take_input(call)
     call.task = task
+    task.by = call.client.id
     task.watch(call, bool(args.get("live")))
     if call.id in call.client.calls:
         leave = call.on_detach
@@ -130,7 +140,7 @@ def start(guest: Guest, call: Call) -> None:
     """Start a job or a terminal and answer at once with what :meth:`Task.result` says."""
     args = call.args
     size = args.get("size")
-    env = dict(guest.env, **check_env(args.get("base_env")))
+    env = base_env(guest, args, size is not None)
     session = guest.sessions.get(args.get("session") or "")
     check_turn(session, args.get("turn"))
     if session is not None and session.settling:
@@ -150,6 +160,7 @@ def start(guest: Guest, call: Call) -> None:
     kind = "job" if size is None or call.raw else "pty"
     task = Process(guest, kind, argv, text, env, cwd, int(args["limit"]), bool(args.get("merge")), True, size)
     task.timeout = args.get("timeout")
+    task.by = call.client.id
     task.begin()
     call.reply(task.result())
 
@@ -290,6 +301,13 @@ def tasks(guest: Guest, call: Call) -> None:
     ]
     known = [task.listing() for task in guest.tasks.values() if task.wanted or not task.done]
     call.reply({"tasks": known + left})
+
+
+@op("sudo")
+def sudo(guest: Guest, call: Call) -> None:
+    from .sudo import serve  # few need it
+
+    serve(guest, call)
 
 
 @op("session.open")

@@ -352,6 +352,7 @@ class Guest:
         self.next_shell = 0
         self.next_mark = 0
         self.spills: List[List[str]] = []
+        self.sudo: Any = None  # gives passwords, once a client has one
         self.busy: Callable[[], bool] = lambda: False
         self.on_deserted: Callable[[], None] = lambda: None
         self.memory = Kills() if options.get("limited") else None

@@ -220,6 +220,7 @@ class Task:
     state = "queued"  # then running, exited, timed_out, interrupted, expired
     why = "exited"
     refused = ""  # why it was never begun
+    by = ""  # the client that started it
     exit_code: Optional[int] = None
     out_of_memory = False
     cwd = ""

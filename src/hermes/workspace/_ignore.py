@@ -8,6 +8,8 @@ import shutil
 import subprocess
 from collections.abc import Iterable
 
+from hermes.config import environment
+
 from ._facts import OURS, parents
 from ._wild import Pattern, last_word, parse
 
@@ -113,6 +115,7 @@ def _tracked(root: str) -> set[str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            env=environment(),
             timeout=GIT_SECONDS,
             check=False,
         )

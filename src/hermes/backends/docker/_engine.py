@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from hermes.config import Docker
+from hermes.config import Docker, environment
 from hermes.errors import BackendError, Unreachable
 
 from .._command import Done, run_client
@@ -76,7 +76,7 @@ class Engine:
         :raises BackendError: it cannot be started
         :raises Unreachable: it, or the engine, does not answer
         """
-        everything = None if env is None else {**os.environ, **env}
+        everything = None if env is None else {**environment(), **env}
         done = await run_client([*self.argv, *args], timeout=timeout, on_line=on_line, env=everything)
         if done.code != 0 and _is_down(done.err):
             raise Unreachable(

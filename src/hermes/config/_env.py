@@ -1,0 +1,83 @@
+"""The password for sudo, from the environment or from ``.env`` in home. Nothing else is read there."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+
+from hermes.errors import ConfigError
+
+from ._units import home
+
+__all__ = ["PASSWORD", "environment", "sudo_password"]
+
+PASSWORD = "HERMES_SUDO_PASSWORD"
+MAX_PASSWORD = 1023  # bytes; sudo takes no longer one
+
+_LINE = re.compile(rf"\s*(?:export\s+)?{PASSWORD}\s*=\s*(.*?)\s*")
+_SINGLE = re.compile(r"'((?:[^'\\]|\\.)*)'\s*(?:#.*)?")
+_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
+
+
+class Secret(str):
+    """A text that no representation of what holds it shows."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "Secret()"
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for programs that hermes starts: ours without the password."""
+    return {key: value for key, value in os.environ.items() if key != PASSWORD}
+
+
+def sudo_password() -> Secret | None:
+    """Return the password for sudo; None when there is none. Blocks.
+
+    :raises ConfigError: the file that has it can be read by others, or it cannot be a password
+    """
+    value, where = os.environ.get(PASSWORD), "the environment"
+    if not value:
+        path = home() / ".env"
+        value, where = _in_file(str(path)), str(path)
+    if not value:
+        return None
+    if any(bad in value for bad in "\0\r\n") or len(os.fsencode(value)) > MAX_PASSWORD:
+        raise ConfigError(f"{PASSWORD} in {where} cannot be a password: it is too long, or has several lines")
+    return Secret(value)
+
+
+def _in_file(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            info = os.fstat(file.fileno())
+            text = file.read().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    value = None
+    for number, line in enumerate(text.split("\n"), 1):
+        found = _LINE.fullmatch(line)
+        if found is not None:
+            value = _unquoted(found[1], f"{path}:{number}")
+    if value and (stat.S_IMODE(info.st_mode) & 0o077 or info.st_uid != os.geteuid()):
+        raise ConfigError(
+            f"{path} has a password and is not yours alone; it was not used",
+            hint=f"chmod 600 {path}",
+        )
+    return value
+
+
+def _unquoted(text: str, where: str) -> str:
+    """Return a value as the usual readers of such files take it."""
+    if text[:1] not in ("'", '"'):
+        return re.sub(r"(?:^|\s+)#.*", "", text)
+    single = text[0] == "'"
+    found = (_SINGLE if single else _DOUBLE).fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{where}: the quotes of {PASSWORD} do not close, or something follows them")
+    return re.sub(r"\\(['\\])" if single else r'\\(["\\])', r"\1", found[1])
