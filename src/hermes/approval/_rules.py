@@ -8,7 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -367,7 +367,7 @@ def shipped_rules() -> tuple[Rules, Rules, Rules]:
 @lru_cache(maxsize=1)
 def shipped() -> Shipped:
     """Return the rules that come with hermes. Reads the file once."""
-    raw = tomllib.loads(resources.files(__package__).joinpath("rules.toml").read_text("utf-8"))
+    raw = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
     return Shipped(
         rules=tuple(msgspec.convert(raw["rule"], list[Rule])),
         wrappers=raw["wrappers"],
