@@ -79,7 +79,7 @@ _METHOD_DELETES = re.compile(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w
 _PRINTED = re.compile(
     r"\b(?:print|say|puts|pp?|warn|console\.(?:log|error|info|warn)|echo|printf|println!?|IO\.puts|"
     r"Console\.WriteLine|System\.out\.println|cat|disp)\s*\(?\s*"
-    r"(?:\"(?:[^\"\\`#@$]|\\.)*\"|'(?:[^'\\]|\\.)*')\s*\)?\s*(?=;|$|\}|\n)"
+    r"(?:\"(?:[^\"\\`#@$]|\\.)*\"|'(?:[^'\\]|\\.)*'|%q(?:\([^)]*\)|\{[^}]*\}|\[[^]]*\]))\s*\)?\s*(?=;|$|\}|\n)"
 )
 _WRITES = re.compile(
     r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|"
@@ -109,11 +109,15 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if len(code) > 5 * MAX_CODE:
         run.note("code-unreadable", f"{language} code that is too long to be read")
         return UNKNOWN
-    code = marks.plain(code)
+    code = _expanded(marks.plain(code))
     if "eval" not in code:
         code = _PRINTED.sub('print ""', code)
     if _DELETES.search(code) or (language in _SCRIPTS and _METHOD_DELETES.search(code)):
         run.note("code-deletes", f"{language} code that deletes files")
+    for match in list(_TREES.finditer(code))[:20]:
+        path = next((one for one in match.groups() if one), "")
+        if path.startswith(("/", "~")):
+            run.call(msgspec.structs.replace(call, argv=["rm", "-rf", path], stdin=None))
     if _NETWORK_SHELL.search(code) or ("child_process" in code and _NODE_SHELL.search(code)):
         run.note("code-network", f"{language} code that opens a connection")
     if _REMOTE_CODE.search(code):
@@ -177,6 +181,34 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     return UNKNOWN
 
 
+# A whole directory that is deleted: what it is may be in the line.
+_TREES = re.compile(
+    r"\b(?:rmtree|remove_tree|remove_dir_all|rm_rf|rm_r|remove_entry_secure|RemoveAll|deltree|removeSync|emptyDirSync|"
+    r"rimraf(?:\.sync)?|deleteDir|deleteDirectory|rmdirRecurse|removeTree|removeDirectoryRecursive|removePathForcibly|"
+    r"(?:rm|rmdir|remove)(?:Sync)?(?=\s*\([^()]*recursive))\s*\(?\s*\[?\s*" + _STRING
+)
+_HOME_VALUE = (
+    r"(?:process\.env\.HOME|process\.env\[[\"']HOME[\"']\]|(?:os|require\([\"']os[\"']\))\.homedir\(\)|"
+    r"ENV\[[\"']HOME[\"']\]|ENV\.fetch\([\"']HOME[\"']\)|Dir\.home|\$ENV\{[\"']?HOME[\"']?\}|getenv\([\"']HOME[\"']\)|"
+    r"\$_SERVER\[[\"']HOME[\"']\]|homedir\(\)|Deno\.env\.get\([\"']HOME[\"']\)|Path\.home\(\))"
+)
+_HOME_JOINED = re.compile(_HOME_VALUE + r"\s*(?:\+|\.|,)\s*([\"'`])/?")
+_HOME_WITHIN = re.compile(
+    r"\$\{\s*" + _HOME_VALUE + r"\s*\}|#\{\s*" + _HOME_VALUE + r"\s*\}|\$ENV\{[\"']?HOME[\"']?\}|\$HOME\b"
+)
+_EXPANDS = re.compile(
+    r"\b(?:File\.expand_path|path\.(?:join|resolve)|File\.join|path\.expanduser|glob)\s*\(\s*"
+    + _STRING
+    + r"\s*\)"
+)
+
+
+def _expanded(code: str) -> str:
+    """Return code in which the home directory is written as in a shell."""
+    code = _HOME_WITHIN.sub("~", _HOME_JOINED.sub(r"\1~/", code))
+    return _EXPANDS.sub(lambda match: '"' + (match.group(1) or match.group(2) or "") + '"', code)
+
+
 _ENVIRONMENT = re.compile(
     r"process\.env(?![.\[\w])|\bENV(?:\.to_\w+|\b(?!\s*[\[{.]))|%ENV|\$_ENV\b(?!\s*\[)|getenv\(\)"
 )
@@ -185,7 +217,8 @@ _SENDS = re.compile(
 )
 _READ = re.compile(
     r"\b(?:readFile\w*|File\.(?:read|open|binread)|IO\.read|file_get_contents|slurp|readTextFile\w*|Bun\.file|fopen|"
-    r"createReadStream|read_file|readLines|open)\s*\(?\s*" + _STRING
+    r"createReadStream|read_file|readLines|open)\s*\(?\s*"
+    r"(?:(?:my\s*)?[\w$]+\s*,\s*(?:[\"']<[\"']\s*,\s*)?)?" + _STRING
 )
 _EXECUTED = re.compile(_STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + _STRING + r"\s*!!?(?=\s|$)")
 _ANY_STRING = re.compile(_STRING)
@@ -374,6 +407,8 @@ def awk(run: Interpreter, call: Call) -> str:
     for name in files:
         if name in ("-", "/dev/stdin"):
             codes.append(call.stdin or "")
+            if call.stdin is not None and marks.unknown(call.stdin) and not marks.plain(call.stdin).isascii():
+                run.note("unknown-code", "awk runs code that is not known")
         else:
             held = written(run, run.path(name, call.cwd))
             if held:
@@ -423,6 +458,9 @@ _SED_SUB_E = re.compile(
 _SED_W = re.compile(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 
 
+_SED_R = re.compile(r"(?:^|[;{}\n]|\d|\$|/)\s*[rR]\s+(\S+)")
+
+
 def sed(run: Interpreter, call: Call) -> str:
     from ._programs import written_file
 
@@ -453,6 +491,9 @@ def sed(run: Interpreter, call: Call) -> str:
             run.note("code-runs", "sed runs what it makes as commands")
             for match in list(_SED_SUB_E.finditer(code))[:5]:
                 shell(run, call, match.group(2))
+        for match in list(_SED_R.finditer(code))[:10]:
+            if run.sink.secret(run.path(match.group(1), call.cwd)):
+                run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
         for match in list(_SED_W.finditer(code))[:10]:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
     return written_file(run, call)
@@ -466,7 +507,7 @@ def bang(run: Interpreter, call: Call) -> str:
         if name in ("-e", "--expression") and call.name == "dc"
     ]
     for line in [*given, *(call.stdin or "").split("\n")[:500]]:
-        match = re.match(r"\s*!+\s*(.+)", line)
+        match = re.match(r"\s*:?!+\s*(.+)", line)
         if match:
             shell(run, call, match.group(1))
     if call.name in ("ed", "ex", "red"):
@@ -794,6 +835,11 @@ def editor(run: Interpreter, call: Call) -> str:
             if opened:
                 op = ">" if opened.group(1)[:1] in "ws" and opened.group(1) not in _SPLITS else "<"
                 run.sink.redirect(op, run.path(opened.group(2), call.cwd), UNKNOWN, call)
+            script = re.match(
+                r":?\s*(?:silent!?\s+)?(lua|luado|py\w*|perl|perldo|ruby|rubydo|tcl)\b\s*(.+)", one
+            )
+            if script:
+                text(run, call, script.group(2), script.group(1).capitalize())
             match = re.match(r":?\s*(?:silent!?\s+)?(?:!|r!|r\s+!|platform shell|shell)\s*(.*)", one)
             if match and match.group(1):
                 shell(run, call, match.group(1))
@@ -848,6 +894,9 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names("racket guile sbcl clj clojure scheme bb ecl ccl clisp chicken csi gosh janet fennel hy"),
         Inline("Lisp", "-e -E --eval -eval -c -q --expr -x"),
+    ),
+    **dict.fromkeys(
+        marks.names("swipl gprolog yap sicstus"), Inline("other", "-g -t --query-goal --goal -z")
     ),
     "psysh": Inline("PHP", "-x"),
     "zx": Inline("Bun", "-e --eval"),

@@ -85,7 +85,9 @@ def variable_rule(name: str, value: str) -> str:
         return "environment"
     if name.lower() in _PROXIES and value and not _proxy_known(value):
         return "environment"
-    if name in _COMPILERS and re.search(r"[;&|`]|\$\(|\bsh\s+-c\b|^/(?:tmp|var/tmp|dev/shm)/", value):
+    if name in _COMPILERS and re.search(
+        r"[;&|`]|\$\(|^(?:/\S*/)?(?:ba|z|da|k)?sh\s|(?:^|\s)/(?:tmp|var/tmp|dev/shm)/", value
+    ):
         return "environment"
     if name == "NODE_OPTIONS" and re.search(r"--inspect\S*=(?:0\.0\.0\.0|\[::\])", value):
         return "environment"
