@@ -291,6 +291,9 @@ def dd(policy: Policy, call: Call, shape: Shape) -> None:
             policy.read(policy.path(word[3:], call), call)
 
 
+_EMPTIES = re.compile(r"(?:1,\$)?\s*d|[01]")
+
+
 def in_place(policy: Policy, call: Call, shape: Shape) -> None:
     """sed, perl, ruby, yq, jq and the like with the option that changes files in place."""
     if call.name in ("sed", "gsed", "perl", "ruby") and not any(
@@ -299,6 +302,13 @@ def in_place(policy: Policy, call: Call, shape: Shape) -> None:
         return
     if call.name in ("yq", "dasel", "xmlstarlet", "jo") and not has(call, "iL", "--inplace", "--in-place"):
         return
+    if call.name in ("sed", "gsed", "perl", "ruby") and any(
+        _EMPTIES.fullmatch(word) for word in call.argv[1:4] if word[:2] != "-i"
+    ):
+        prints = call.name in ("sed", "gsed") or any(re.match(r"-\w*p", word) for word in call.argv[1:])
+        if call.name in ("sed", "gsed") or not prints:
+            for one in operands_of(call, "-e -E -ne -f")[-1:]:
+                policy.emptied(policy.path(one, call), call)
     if call.name in ("awk", "gawk") and "inplace" not in call.argv:
         return
     for one in operands_of(call, "-e -f --expression --file" if "sed" in call.name else "-e -E -M -I"):

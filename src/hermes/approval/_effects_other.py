@@ -177,7 +177,7 @@ def curl(policy: Policy, call: Call, shape: Shape) -> None:
         ):
             policy.write(policy.path(value, call), call)
     if call.name in ("http", "https", "xh", "curlie"):
-        files += [one.partition("@")[2] for one in urls if re.match(r"[\w.-]*@", one)]
+        files += [one.partition("@")[2] for one in urls if re.match(r"[\w.-]*:?=?@", one)]
         if call.stdin is not None and marks.unknown(call.stdin) and not all(map(local_url, urls[:2])):
             policy.leaving(call, [call.stdin])
     if call.name in ("curl", "wget") and re.search(

@@ -422,6 +422,13 @@ def rev(run: Interpreter, call: Call) -> str:
     return "\n".join(line[::-1] for line in text.split("\n"))
 
 
+def queried(run: Interpreter, call: Call) -> str:
+    """jq and yq: what they print where they change the scripts of a package."""
+    if any(re.search(r"scripts\b[^=|]*=(?!=)", one) for one in call.argv[1:3]):
+        return filtered(run, call) + OUTPUT
+    return filtered(run, call)
+
+
 def translate(run: Interpreter, call: Call) -> str:
     """``tr``: done for plain sets of the same length, and deletions of plain characters."""
     words = [one for one in call.argv[1:]]
@@ -521,6 +528,7 @@ PROGRAMS: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names("date gdate uuidgen nproc uptime arch uname tty expr bc factor cksum"), number
     ),
+    **dict.fromkeys(("jq", "yq", "gojq"), queried),
     "mktemp": temporary,
     "history": history,
     "seq": sequence,
