@@ -768,7 +768,7 @@ def compiled(run: Interpreter, call: Call) -> str:
         held = call.stdin if word in ("-", "/dev/stdin") else written(run, run.path(word, call.cwd))
         if held and held.strip(_MARKS):
             text(run, call, held, "C")
-        elif held and REMOTE in held and re.search(r"\.\w+$|^-$", word):
+        elif held and REMOTE in held and re.search(r"\.\w+$|^-$|stdin$", word):
             run.note("remote-code", "compiles what came from the network")
     if call.name == "go" and words[:1] in (["run"], ["test"], ["build"], ["install"], ["generate"]):
         for path, held in list(run.state.files.items())[:50]:
