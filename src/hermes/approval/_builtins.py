@@ -166,7 +166,8 @@ def declare(run: Interpreter, call: Call) -> str:
         if not equals or plain is None:
             continue
         if "n" in flags and call.argv[0] != "export":
-            run.state.variables[plain.group()] = UNKNOWN
+            run.state.variables.pop(plain.group(), None)
+            run.state.variables["&" + plain.group()] = value if value.isidentifier() else "RANDOM"
             continue
         if ("a" in flags or "A" in flags) and value.startswith("("):
             run.state.variables[plain.group()] = [SPLIT]

@@ -75,6 +75,12 @@ class Wrapper:
         if self.skip and self.texts and len(rest) >= 2 and rest[0] in self.texts:
             return run.subshell(partial(run.script, marks.plain(rest[1]), call.stdin))
         cwd = next((value for name, value in found if name in ("-C", "--chdir", "-D") and value), "")
+        if (
+            call.name in _KEEPERS
+            and rest
+            and rest[0].rpartition("/")[2] in ("env", "printenv", "set", "export")
+        ):
+            run.note("show-secret", "prints credentials of a store")
         inner = msgspec.structs.replace(
             call,
             env=env,
@@ -89,6 +95,9 @@ class Wrapper:
             return out or UNKNOWN
         # No program has a name with spaces: that is a line for a shell.
         return carried(run, inner, rest, joined=self.join or (len(rest) == 1 and " " in rest[0].strip()))
+
+
+_KEEPERS = marks.names("op aws-vault doppler chamber infisical sops teller envchain summon berglas vault-env")
 
 
 def carried(run: Interpreter, call: Call, words: list[str], *, joined: bool = False) -> str:
@@ -312,7 +321,11 @@ def xargs(run: Interpreter, call: Call) -> str:
         items = _split_quietly(text)
     words = rest or ["echo"]
     alone = replace and words[0].rpartition("/")[2] not in ("rm", "unlink", "shred")
-    items = [marks.output(one).replace(OUTPUT, OUTPUT + ("" if alone else SPLIT)) for one in items[:200]]
+    if replace and _names_only(text, words):
+        items = [one if marks.unknown(one) else marks.output(one) for one in items[:200]]
+    else:
+        items = [marks.output(one) for one in items[:200]]
+    items = [one.replace(OUTPUT, OUTPUT + ("" if alone else SPLIT)) for one in items]
     out: list[str] = []
     inner = msgspec.structs.replace(call, stdin=None)
     if replace:
@@ -327,6 +340,18 @@ def xargs(run: Interpreter, call: Call) -> str:
             for item in items[:20]:
                 out.append(carried(run, inner, [*words, item]))
     return "".join(out)
+
+
+_HARMS = re.compile(r"\b(?:rm|unlink|shred|kill|mv|chmod|chown|dd|truncate|eval|sh|bash|source|curl|git)\b")
+
+
+def _names_only(text: str, words: list[str]) -> bool:
+    """Say whether names of files are put into a text for a shell where they do no harm."""
+    if words[0].rpartition("/")[2] in SHELLS:
+        words = words[1:]
+        if words[:1] != ["-c"]:
+            return False
+    return not text.strip(UNKNOWN + " \n\0") and not _HARMS.search(" ".join(words))
 
 
 def _same(value: str, match: re.Match[str]) -> str:
@@ -360,7 +385,10 @@ def find(run: Interpreter, call: Call) -> str:
         index += 1
     secret = ""
     for place, word in enumerate(words[:-1]):
-        if word in ("-name", "-iname") and "*" not in words[place + 1]:
+        if word in ("-name", "-iname") and _SECRETS.fullmatch(marks.plain(words[place + 1])):
+            if any(paths.everything(run.path(one, call.cwd)) for one in starts):
+                secret = "~/.ssh/id_rsa"
+        elif word in ("-name", "-iname") and "*" not in words[place + 1]:
             named = f"{(starts or ['.'])[0].rstrip('/')}/{UNKNOWN}/{words[place + 1]}"
             if run.sink.secret(run.path(named, call.cwd)):
                 secret = named
@@ -388,6 +416,12 @@ def find(run: Interpreter, call: Call) -> str:
     return UNKNOWN + (marks.EVERY if _every(run, call, starts, words) else "")
 
 
+_SECRETS = re.compile(
+    r"(?:id_(?:\*|rsa|ed25519|ecdsa|dsa)\*?|credentials?(?:\*|\.json)?|\*credentials?\*|\*\.(?:pem|key|p12|pfx|kdbx|ppk)|"
+    r"\.env\*?|\.netrc|\.npmrc|\.pypirc|\.pgpass|\.git-credentials|wallet\*|\*wallet\*|\*passw\w*\*|\*secrets?\*)"
+)
+
+
 def _every(run: Interpreter, call: Call, starts: list[str], words: list[str]) -> bool:
     """Say whether all files of the system, or of a home, are listed."""
     narrows = words[len(starts) :]
@@ -410,7 +444,11 @@ def fd(run: Interpreter, call: Call) -> str:
     for index, word in enumerate(words):
         if word in ("-x", "--exec", "-X", "--exec-batch"):
             rest = [one for one in words[index + 1 :] if one != ";"]
-            filled = [one.replace("{}", secret or UNKNOWN) for one in rest]
+            deletes = rest[:1] and rest[0].rpartition("/")[2] in ("rm", "unlink", "shred")
+            filled = [
+                one.replace("{}", secret or (UNKNOWN + OUTPUT + SPLIT if deletes else UNKNOWN))
+                for one in rest
+            ]
             carried(
                 run,
                 msgspec.structs.replace(call, stdin=None),
@@ -439,7 +477,8 @@ def parallel(run: Interpreter, call: Call) -> str:
         values = [one for one in text.split("\n") if one]
     inner = msgspec.structs.replace(call, stdin=None)
     for value in values[:50]:
-        value = marks.output(value)
+        if not (template and _names_only(value, template)):
+            value = marks.output(value)
         line = " ".join(template)
         if not line:
             carried(run, inner, [value], joined=True)
@@ -554,6 +593,20 @@ def su(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+def starts(run: Interpreter, call: Call) -> str:
+    """``start-stop-daemon``: the program of ``--exec``, with the words behind ``--``."""
+    words = call.argv[1:]
+    own = words[: words.index("--")] if "--" in words else words
+    given = words[len(own) + 1 :]
+    for index, word in enumerate(own):
+        name, equals, value = word.partition("=")
+        if name in ("--exec", "--startas", "-x", "-a"):
+            program = value if equals else own[index + 1] if index + 1 < len(own) else ""
+            if program:
+                carried(run, msgspec.structs.replace(call, stdin=None, root=True), [program, *given])
+    return UNKNOWN
+
+
 def nix(run: Interpreter, call: Call) -> str:
     """``nix shell``, ``nix develop``: the command behind ``-c``."""
     words = call.argv[1:]
@@ -629,6 +682,7 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "parallel": parallel,
             "ssh": ssh,
             "su": su,
+            "start-stop-daemon": starts,
             "nix": nix,
             "runuser": su,
             "at": stdin_lines,

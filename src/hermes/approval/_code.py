@@ -28,7 +28,7 @@ _RUNS = re.compile(
     r"execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
     r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|"
     r"do shell script|do script|Deno\.run|run|sh|bash|command|(?:ba|z|da|k)?sh\s+-c|system[23*]|cmd|"
-    r"execShellCmd|execCmd|execCmdEx|startProcess|execProcess|ProcessBuilder|Deno\.Command|"
+    r"execShellCmd|execCmd|execCmdEx|startProcess|execProcess|ProcessBuilder|Deno\.Command|Cmd|getRuntime\(\)\.exec|std::system|"
     r"run-program|run-shell-command|shell-command(?:-to-string)?|call-process|start-process|"
     r"launch-program|callCommand|callProcess|readProcess|Sys\.command|open_process_in|spawnProcess|"
     r"executeShell|spawn_command_line_\w+|spawn_async|escapeShellCmd|exec\.Command|Command::new|Process\.(?:run|start|runSync))"
@@ -79,7 +79,7 @@ _METHOD_DELETES = re.compile(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w
 _PRINTED = re.compile(
     r"\b(?:print|say|puts|pp?|warn|console\.(?:log|error|info|warn)|echo|printf|println!?|IO\.puts|"
     r"Console\.WriteLine|System\.out\.println|cat|disp)\s*\(?\s*"
-    r"(?:\"(?:[^\"\\`#@$]|\\.)*\"|'(?:[^'\\]|\\.)*')\s*\)?\s*(?=;|$|\}|\n)"
+    r"(?:\"(?:[^\"\\`#@$]|\\.)*\"|'(?:[^'\\]|\\.)*'|%q(?:\([^)]*\)|\{[^}]*\}|\[[^]]*\]))\s*\)?\s*(?=;|$|\}|\n)"
 )
 _WRITES = re.compile(
     r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|"
@@ -109,11 +109,15 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if len(code) > 5 * MAX_CODE:
         run.note("code-unreadable", f"{language} code that is too long to be read")
         return UNKNOWN
-    code = marks.plain(code)
+    code = _expanded(marks.plain(code))
     if "eval" not in code:
         code = _PRINTED.sub('print ""', code)
     if _DELETES.search(code) or (language in _SCRIPTS and _METHOD_DELETES.search(code)):
         run.note("code-deletes", f"{language} code that deletes files")
+    for match in list(_TREES.finditer(code))[:20]:
+        path = next((one for one in match.groups() if one), "")
+        if path.startswith(("/", "~")):
+            run.call(msgspec.structs.replace(call, argv=["rm", "-rf", path], stdin=None))
     if _NETWORK_SHELL.search(code) or ("child_process" in code and _NODE_SHELL.search(code)):
         run.note("code-network", f"{language} code that opens a connection")
     if _REMOTE_CODE.search(code):
@@ -141,6 +145,9 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
                 run.note("send-secret", f"{language} code that sends a private file")
     for match in list(_EXECUTED.finditer(code))[:20]:
         shell(run, call, unescape(next((one for one in match.groups() if one), "")))
+    for match in list(_RUN_AS.finditer(code))[:20]:
+        words = _literals(match.group(1) or match.group(2) or "", code, match.end())
+        run.subshell(partial(run.call, msgspec.structs.replace(call, argv=words, stdin=None)), captured=True)
     for expression in (_BY_NAME, _PIPED, _TEMPLATE):
         for match in list(expression.finditer(code))[:20]:
             shell(run, call, unescape(next((one for one in match.groups() if one), "").removeprefix("-|")))
@@ -177,6 +184,34 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     return UNKNOWN
 
 
+# A whole directory that is deleted: what it is may be in the line.
+_TREES = re.compile(
+    r"\b(?:rmtree|remove_tree|remove_dir_all|rm_rf|rm_r|remove_entry_secure|RemoveAll|deltree|removeSync|emptyDirSync|"
+    r"rimraf(?:\.sync)?|deleteDir|deleteDirectory|rmdirRecurse|removeTree|removeDirectoryRecursive|removePathForcibly|"
+    r"(?:rm|rmdir|remove)(?:Sync)?(?=\s*\([^()]*recursive))\s*\(?\s*\[?\s*" + _STRING
+)
+_HOME_VALUE = (
+    r"(?:process\.env\.HOME|process\.env\[[\"']HOME[\"']\]|(?:os|require\([\"']os[\"']\))\.homedir\(\)|"
+    r"ENV\[[\"']HOME[\"']\]|ENV\.fetch\([\"']HOME[\"']\)|Dir\.home|\$ENV\{[\"']?HOME[\"']?\}|getenv\([\"']HOME[\"']\)|"
+    r"\$_SERVER\[[\"']HOME[\"']\]|homedir\(\)|Deno\.env\.get\([\"']HOME[\"']\)|Path\.home\(\))"
+)
+_HOME_JOINED = re.compile(_HOME_VALUE + r"\s*(?:\+|\.|,)\s*([\"'`])/?")
+_HOME_WITHIN = re.compile(
+    r"\$\{\s*" + _HOME_VALUE + r"\s*\}|#\{\s*" + _HOME_VALUE + r"\s*\}|\$ENV\{[\"']?HOME[\"']?\}|\$HOME\b"
+)
+_EXPANDS = re.compile(
+    r"\b(?:File\.expand_path|path\.(?:join|resolve)|File\.join|path\.expanduser|glob)\s*\(\s*"
+    + _STRING
+    + r"\s*\)"
+)
+
+
+def _expanded(code: str) -> str:
+    """Return code in which the home directory is written as in a shell."""
+    code = _HOME_WITHIN.sub("~", _HOME_JOINED.sub(r"\1~/", code))
+    return _EXPANDS.sub(lambda match: '"' + (match.group(1) or match.group(2) or "") + '"', code)
+
+
 _ENVIRONMENT = re.compile(
     r"process\.env(?![.\[\w])|\bENV(?:\.to_\w+|\b(?!\s*[\[{.]))|%ENV|\$_ENV\b(?!\s*\[)|getenv\(\)"
 )
@@ -185,7 +220,8 @@ _SENDS = re.compile(
 )
 _READ = re.compile(
     r"\b(?:readFile\w*|File\.(?:read|open|binread)|IO\.read|file_get_contents|slurp|readTextFile\w*|Bun\.file|fopen|"
-    r"createReadStream|read_file|readLines|open)\s*\(?\s*" + _STRING
+    r"createReadStream|read_file|readLines|open)\s*\(?\s*"
+    r"(?:(?:my\s*)?[\w$]+\s*,\s*(?:[\"']<[\"']\s*,\s*)?)?" + _STRING
 )
 _EXECUTED = re.compile(_STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + _STRING + r"\s*!!?(?=\s|$)")
 _ANY_STRING = re.compile(_STRING)
@@ -341,6 +377,11 @@ class Python(Inline):
             "debugpy",
         ):
             found, operands = options_of(rest, frozenset(("-c", "-s", "--command", "--setup", "-o")))
+            if name in ("cProfile", "profile", "trace", "coverage", "pdb", "bdb") and operands:
+                if operands[:1] == ["run"]:
+                    operands = operands[1:]
+                if operands and operands[0][:1] != "-":
+                    return run.call(msgspec.structs.replace(call, argv=["python3", *operands]))
             for option, value in found:
                 if option in ("-c", "--command", "-s", "--setup") and value:
                     self.look(run, call, value.lstrip("!"))
@@ -363,6 +404,9 @@ class Python(Inline):
 _AWK_PRINTED = re.compile(r"\bprintf?\s*\(?\s*\"(?:[^\"\\]|\\.)*\"\s*\)?\s*(?=;|$|\}|\n)")
 
 
+_RUN_AS = re.compile(r"\b(?:system|exec)\s*\{[^}]*\}\s*\(?\s*" + _STRING)
+
+
 def awk(run: Interpreter, call: Call) -> str:
     found, rest = options_of(
         call.argv[1:], marks.names("-F -v -f -i -l -e --field-separator --assign --file --source")
@@ -374,6 +418,8 @@ def awk(run: Interpreter, call: Call) -> str:
     for name in files:
         if name in ("-", "/dev/stdin"):
             codes.append(call.stdin or "")
+            if call.stdin is not None and marks.unknown(call.stdin) and not marks.plain(call.stdin).isascii():
+                run.note("unknown-code", "awk runs code that is not known")
         else:
             held = written(run, run.path(name, call.cwd))
             if held:
@@ -423,6 +469,9 @@ _SED_SUB_E = re.compile(
 _SED_W = re.compile(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 
 
+_SED_R = re.compile(r"(?:^|[;{}\n]|\d|\$|/)\s*[rR]\s+(\S+)")
+
+
 def sed(run: Interpreter, call: Call) -> str:
     from ._programs import written_file
 
@@ -453,6 +502,9 @@ def sed(run: Interpreter, call: Call) -> str:
             run.note("code-runs", "sed runs what it makes as commands")
             for match in list(_SED_SUB_E.finditer(code))[:5]:
                 shell(run, call, match.group(2))
+        for match in list(_SED_R.finditer(code))[:10]:
+            if run.sink.secret(run.path(match.group(1), call.cwd)):
+                run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
         for match in list(_SED_W.finditer(code))[:10]:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
     return written_file(run, call)
@@ -466,7 +518,7 @@ def bang(run: Interpreter, call: Call) -> str:
         if name in ("-e", "--expression") and call.name == "dc"
     ]
     for line in [*given, *(call.stdin or "").split("\n")[:500]]:
-        match = re.match(r"\s*!+\s*(.+)", line)
+        match = re.match(r"\s*:?!+\s*(.+)", line)
         if match:
             shell(run, call, match.group(1))
     if call.name in ("ed", "ex", "red"):
@@ -707,6 +759,140 @@ def debugger(run: Interpreter, call: Call) -> str:
     return editor(run, call)
 
 
+def compiled(run: Interpreter, call: Call) -> str:
+    """Compilers: a source that was written in the session, or comes in, is about to be run."""
+    words = call.argv[1:]
+    for word in words[:40]:
+        if word[:1] == "-" and word != "-":
+            continue
+        held = call.stdin if word in ("-", "/dev/stdin") else written(run, run.path(word, call.cwd))
+        if held and held.strip(_MARKS):
+            text(run, call, held, "C")
+        elif held and REMOTE in held and re.search(r"\.\w+$|^-$|stdin$", word):
+            run.note("remote-code", "compiles what came from the network")
+    if call.name == "go" and words[:1] in (["run"], ["test"], ["build"], ["install"], ["generate"]):
+        for path, held in list(run.state.files.items())[:50]:
+            if path.endswith(".go") and path.startswith(call.cwd + "/") and held.strip(_MARKS):
+                text(run, call, held, "C")
+    if call.name == "go":
+        return _GO(run, call)
+    from ._programs import PROGRAMS
+
+    inner = PROGRAMS.get(call.name)
+    return inner(run, call) if inner else UNKNOWN
+
+
+_MARKS = "".join(chr(0x10FF00 + index) for index in range(16)) + " \n"
+
+
+def conventional(language: str, *names: str) -> Handler:
+    """A program that runs files of certain names, of those that were written in the session."""
+    wanted = re.compile("|".join(names))
+
+    def handler(run: Interpreter, call: Call) -> str:
+        given = {run.path(one, call.cwd) for one in call.argv[1:] if one[:1] != "-"}
+        for path, held in list(run.state.files.items())[:50]:
+            inside = path.startswith(call.cwd + "/") and wanted.fullmatch(path.rpartition("/")[2])
+            if not (inside or path in given) or not held.strip(_MARKS):
+                continue
+            if language == "Python":
+                CODE["python3"](
+                    run, msgspec.structs.replace(call, argv=["python3", "-c", held.strip(_MARKS)], stdin=None)
+                )
+            else:
+                text(run, call, held, language)
+        return UNKNOWN
+
+    return handler
+
+
+def pip(run: Interpreter, call: Call) -> str:
+    """pip and its like: what is installed may have come from the network, or have been written."""
+    words = [one for one in call.argv[1:] if one[:1] != "-"]
+    if words[:1] == ["install"] or words[:2] == ["pip", "install"]:
+        for word in words[1:]:
+            if REMOTE in (written(run, run.path(word, call.cwd)) or "") and re.search(r"[./]", word):
+                run.note("remote-code", "installs a file that came from the network")
+            elif word.startswith((".", "/", "~")):
+                held = written(run, run.path(word, call.cwd) + "/setup.py")
+                if held and held.strip(_MARKS):
+                    CODE["python3"](
+                        run, msgspec.structs.replace(call, argv=["python3", "-c", held], stdin=None)
+                    )
+    return UNKNOWN
+
+
+_LIFE = ("preinstall", "install", "postinstall", "prepare")
+_SHORT = {"t": "test", "tst": "test", "i": "install", "ci": "install", "add": "install"}
+
+
+def npm(run: Interpreter, call: Call) -> str:
+    """npm and its like: the scripts of a package.json that was written in the session."""
+    words = [one for one in call.argv[1:] if one[:1] != "-"]
+    name = _SHORT.get(words[0], words[0]) if words else "install" if call.name != "npm" else ""
+    held = run.state.files.get(run.path("package.json", call.cwd))
+    if held and name:
+        if name in ("run", "run-script") and len(words) > 1:
+            name = words[1]
+        wanted = _LIFE if name == "install" else (name, "pre" + name, "post" + name)
+        if marks.OUTPUT in held:
+            run.note("written-code", "runs scripts that were written in this session and are not known")
+        for key, value in re.findall(r'"([\w:.-]+)"\s*:\s*"((?:[^"\\]|\\.)*)"', held)[:200]:
+            if key in wanted:
+                shell(run, call, unescape(value))
+    if words[:1] and name == "install":
+        for word in words[1:]:
+            if REMOTE in (written(run, run.path(word, call.cwd)) or ""):
+                run.note("remote-code", "installs a file that came from the network")
+    inner = _NPM.get(call.name)
+    return inner(run, call) if inner else UNKNOWN
+
+
+_NPM_SPEC = "sub:exec|dlx|x|run-script-x -c -p --package -w --workspace text:-c text:--call"
+_NPM = dict.fromkeys(("npm", "pnpm", "yarn"), Wrapper(_NPM_SPEC))
+
+
+def runner(run: Interpreter, call: Call) -> str:
+    """rails runner: Ruby code."""
+    words = [one for one in call.argv[1:] if one[:1] != "-"]
+    if words[:1] in (["runner"], ["r"]) and len(words) > 1:
+        if re.search(
+            r"\b(?:delete|destroy|update|truncate|drop)(?:_\w+)?[!(\s;]|\.(?:delete|destroy|update)_\w+|connection\.exec|"
+            r"\.(?:delete|destroy)\b|credentials|secrets",
+            words[1] + ";",
+        ):
+            run.note("sql", "code that changes or deletes records")
+        return text(run, call, words[1], "Ruby")
+    return UNKNOWN
+
+
+def cargo(run: Interpreter, call: Call) -> str:
+    """cargo watch: what it runs again and again."""
+    words = call.argv[1:]
+    if words[:1] == ["watch"]:
+        for index, word in enumerate(words[:-1]):
+            if word in ("-s", "--shell"):
+                shell(run, call, words[index + 1])
+            elif word == "--":
+                inner = msgspec.structs.replace(call, argv=words[index + 1 :], stdin=None)
+                run.subshell(partial(run.call, inner), captured=True)
+                break
+    return UNKNOWN
+
+
+def profiled(run: Interpreter, call: Call) -> str:
+    """coverage, kernprof and their like run a Python file."""
+    words = call.argv[1:]
+    if words[:1] == ["run"]:
+        words = words[1:]
+    _, rest = options_of(words, marks.names("--rcfile --source --include --omit --data-file --context -o"))
+    if "-m" in words:
+        rest = words[words.index("-m") :]
+    if rest and (call.name != "coverage" or call.argv[1:2] == ["run"]):
+        return run.call(msgspec.structs.replace(call, argv=["python3", *rest]))
+    return UNKNOWN
+
+
 def tmux(run: Interpreter, call: Call) -> str:
     """tmux: the command that a new window runs."""
     _, rest = options_of(call.argv[1:], marks.names("-L -S -f -c"))
@@ -794,6 +980,11 @@ def editor(run: Interpreter, call: Call) -> str:
             if opened:
                 op = ">" if opened.group(1)[:1] in "ws" and opened.group(1) not in _SPLITS else "<"
                 run.sink.redirect(op, run.path(opened.group(2), call.cwd), UNKNOWN, call)
+            script = re.match(
+                r":?\s*(?:silent!?\s+)?(lua|luado|py\w*|perl|perldo|ruby|rubydo|tcl)\b\s*(.+)", one
+            )
+            if script:
+                text(run, call, script.group(2), script.group(1).capitalize())
             match = re.match(r":?\s*(?:silent!?\s+)?(?:!|r!|r\s+!|platform shell|shell)\s*(.*)", one)
             if match and match.group(1):
                 shell(run, call, match.group(1))
@@ -810,6 +1001,7 @@ _PYTHONS = (
     "micropython python2.7 py"
 )
 
+_GO = options("-exec", "-toolexec")
 _BUN = Wrapper("sub:x|exec --bun")
 _BUN_CODE = Inline("Bun", "-e --eval -p --print", "-r --preload", r"-[ip]*[ep]")
 _NODE = Inline("Node", "-e --eval -p --print -pe", "-r --require --import -C --loader", r"-[ip]*[ep]")
@@ -849,6 +1041,9 @@ CODE: dict[str, Handler] = {
         marks.names("racket guile sbcl clj clojure scheme bb ecl ccl clisp chicken csi gosh janet fennel hy"),
         Inline("Lisp", "-e -E --eval -eval -c -q --expr -x"),
     ),
+    **dict.fromkeys(
+        marks.names("swipl gprolog yap sicstus"), Inline("other", "-g -t --query-goal --goal -z")
+    ),
     "psysh": Inline("PHP", "-x"),
     "zx": Inline("Bun", "-e --eval"),
     "gnuplot": Inline("gnuplot", "-e"),
@@ -871,7 +1066,22 @@ CODE: dict[str, Handler] = {
     "rg": options("--pre"),
     "npm-x": options("-c"),
     "tmux": tmux,
-    "go": options("-exec", "-toolexec"),
+    **dict.fromkeys(
+        marks.names(
+            "go gcc cc g++ c++ clang clang++ tcc rustc javac java kotlinc zig swiftc fpc gfortran dmd ldc2"
+        ),
+        compiled,
+    ),
+    **dict.fromkeys(
+        ("pytest", "py.test", "tox", "nox"),
+        conventional("Python", r"conftest\.py", r"test_\w+\.py", r"noxfile\.py"),
+    ),
+    "rake": conventional("Ruby", "Rakefile", "rakefile"),
+    **dict.fromkeys(("pip", "pip3", "pipx", "gem"), pip),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), npm),
+    "rails": runner,
+    "cargo": cargo,
+    **dict.fromkeys(("coverage", "kernprof", "scalene", "viztracer", "pyinstrument"), profiled),
     "nodemon": options("--exec", "-x"),
     "fzf": options("--preview", "--bind"),
 }

@@ -24,6 +24,8 @@ EFFECTS: dict[str, Effect] = {
     **dict.fromkeys(marks.names("sed gsed perl ruby yq dasel xmlstarlet awk gawk"), Effect(files.in_place)),
     **dict.fromkeys(marks.names("vim vi nvim ex ed nano emacs pico micro view"), Effect(files.editor)),
     "patch": Effect(files.patch),
+    **dict.fromkeys(marks.names("sd rpl crudini dos2unix unix2dos"), Effect(files.changes, reads=False)),
+    **dict.fromkeys(marks.names("ddrescue dd_rescue bmaptool qemu-img ntfsclone"), Effect(files.image)),
     **dict.fromkeys(marks.names("tar bsdtar gtar unzip zip 7z cpio unar"), Effect(files.archive)),
     **dict.fromkeys(("split", "csplit"), Effect(files.split_files)),
     **dict.fromkeys(

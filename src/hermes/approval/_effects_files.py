@@ -123,9 +123,12 @@ def find_reads(policy: Policy, call: Call, shape: Shape) -> None:
     names = " ".join(words)
     if (
         "-exec" in words
-        and re.search(r"\.env\b|id_rsa|id_ed25519|credentials|\.pem|\.key\b|\.kdbx|wallet", names)
+        and re.search(
+            r"\.env\b|id_rsa|id_ed25519|id_\*|\.netrc|\.npmrc|\.pgpass|_history|credentials|\.pem|\.key\b|\.kdbx|wallet",
+            names,
+        )
         and re.search(r"\b(?:cat|cp|tar|curl|base64|head|less|scp|zip|grep)\b", names)
-        and any(policy.path(one, call) in ("/", "~", "/home", "/root", "/etc") for one in words[:1])
+        and any(paths.everything(policy.path(one, call)) for one in words[:1])
     ):
         policy.note("read-secret", "reads credentials that are looked for", call.span)
 
@@ -186,6 +189,10 @@ def copy(policy: Policy, call: Call, shape: Shape) -> None:
                 policy.write(f"{goal}/{base}", call)
             if call.name != "ln":
                 path = policy.path(source, call)
+                if call.name in ("mv", "gmv") and paths.whole(path):
+                    away = "temporary" in policy.classes.of(goal)
+                    if away and "temporary" not in policy.classes.of(path) and not policy.regenerable(path):
+                        policy.note("mass-delete", "moves every file of a directory away", call.span)
                 if path == "/dev/null" and call.name in ("cp", "install"):
                     policy.emptied(goal, call)
                 if path in ("/dev/zero", "/dev/urandom") and call.name == "cp":
@@ -284,6 +291,9 @@ def dd(policy: Policy, call: Call, shape: Shape) -> None:
             policy.read(policy.path(word[3:], call), call)
 
 
+_EMPTIES = re.compile(r"(?:1,\$)?\s*d|[01]")
+
+
 def in_place(policy: Policy, call: Call, shape: Shape) -> None:
     """sed, perl, ruby, yq, jq and the like with the option that changes files in place."""
     if call.name in ("sed", "gsed", "perl", "ruby") and not any(
@@ -292,6 +302,13 @@ def in_place(policy: Policy, call: Call, shape: Shape) -> None:
         return
     if call.name in ("yq", "dasel", "xmlstarlet", "jo") and not has(call, "iL", "--inplace", "--in-place"):
         return
+    if call.name in ("sed", "gsed", "perl", "ruby") and any(
+        _EMPTIES.fullmatch(word) for word in call.argv[1:4] if word[:2] != "-i"
+    ):
+        prints = call.name in ("sed", "gsed") or any(re.match(r"-\w*p", word) for word in call.argv[1:])
+        if call.name in ("sed", "gsed") or not prints:
+            for one in operands_of(call, "-e -E -ne -f")[-1:]:
+                policy.emptied(policy.path(one, call), call)
     if call.name in ("awk", "gawk") and "inplace" not in call.argv:
         return
     for one in operands_of(call, "-e -f --expression --file" if "sed" in call.name else "-e -E -M -I"):
@@ -305,6 +322,30 @@ def editor(policy: Policy, call: Call, shape: Shape) -> None:
             path = policy.path(one, call)
             if "/" in one or "~" in one or marks.unknown(one) or "hermes" in path:
                 policy.write(path, call)
+
+
+def changes(policy: Policy, call: Call, shape: Shape) -> None:
+    """Programs that change the files which they are given: sd, crudini, dos2unix."""
+    operands = operands_of(call, "-f --flags -n --max-replacements")
+    if call.name == "crudini" and has(call, "", "--get"):
+        return
+    for one in operands[2:] if call.name in ("sd", "rpl") else operands:
+        if "/" in one or "~" in one:
+            policy.write(policy.path(one, call), call)
+
+
+def image(policy: Policy, call: Call, shape: Shape) -> None:
+    """Programs that copy an image to a disk: the last of what they are given, or the second."""
+    operands = operands_of(call, "-b -s -i -o -c -K -E -a -A -r -T" if call.name == "ddrescue" else "")
+    if call.name in ("qemu-img", "bmaptool") and operands[:1] not in (["convert"], ["dd"], ["copy"]):
+        return
+    if call.name == "ntfsclone" and not has(call, "O", "--overwrite", "--restore-image"):
+        return
+    for one in call.argv[1:] if call.name in ("ntfsclone", "qemu-img") else operands[1:]:
+        path = policy.path(one.removeprefix("of="), call)
+        last = one == call.argv[-1] or call.name != "qemu-img"
+        if last and "device" in policy.classes.of(path):
+            policy.write(path, call)
 
 
 def patch(policy: Policy, call: Call, shape: Shape) -> None:

@@ -48,7 +48,8 @@ def kill(policy: Policy, call: Call, shape: Shape) -> None:
         return
     policy.read_only = False
     for target in targets:
-        if target == "-1" or re.fullmatch(r"-0*1", target) or EVERY in target:
+        every = marks.globbed(target) and re.fullmatch(r"(?:\[[\d-]+\])?\*", marks.plain(target))
+        if every or target == "-1" or re.fullmatch(r"-0*1", target) or EVERY in target:
             policy.note("kill-everything", "kills every process", call.span, "block")
         elif target in ("1", "-0", "0"):
             policy.note("kill-looked-up", "kills the first process, or its own group", call.span)
@@ -176,7 +177,7 @@ def curl(policy: Policy, call: Call, shape: Shape) -> None:
         ):
             policy.write(policy.path(value, call), call)
     if call.name in ("http", "https", "xh", "curlie"):
-        files += [one.partition("@")[2] for one in urls if re.match(r"[\w.-]*@", one)]
+        files += [one.partition("@")[2] for one in urls if re.match(r"[\w.-]*:?=?@", one)]
         if call.stdin is not None and marks.unknown(call.stdin) and not all(map(local_url, urls[:2])):
             policy.leaving(call, [call.stdin])
     if call.name in ("curl", "wget") and re.search(
@@ -224,6 +225,11 @@ def held(policy: Policy, call: Call, word: str) -> str:
 def nc(policy: Policy, call: Call, shape: Shape) -> None:
     """nc and its like: what goes into it leaves the machine."""
     text = call.stdin
+    if call.name == "socat":
+        named = [re.match(r"(?i)(?:file|open|gopen|rdonly):([^,]+)", one) for one in call.argv[1:]]
+        files = [one.group(1) for one in named if one is not None]
+        if any(re.match(r"(?i)(?:tcp|udp|openssl|ssl|socks|proxy)\d?\w*:", one) for one in call.argv[1:]):
+            policy.leaving(call, [held(policy, call, one) for one in files])
     if text is None:
         return
     local = any(local_url(word) for word in call.argv[1:])
@@ -285,7 +291,8 @@ def broad(policy: Policy, call: Call, words: Sequence[str]) -> None:
     """Judge directories that are sent: a home, and what lies in it for all programs, holds credentials."""
     for word in words:
         if word.startswith(("/", "~", ".", "$")) and re.fullmatch(
-            r"~(?:/\.config|/\.local(?:/share)?|/Library(?:/Application Support)?|/\.mozilla|/\.cache)?|/|"
+            r"~(?:/\.config|/\.local(?:/share)?|/Library(?:/Application Support)?|/\.mozilla|/\.cache|"
+            r"/Documents|/Desktop|/Downloads|/Pictures|/Photos|/Videos)?|/|"
             r"/(?:home|root|etc|var|Users)(?:/[\w.-]+)?",
             policy.path(word, call).rstrip("/*" + marks.STAR) or "/",
         ):
@@ -473,6 +480,8 @@ def git(policy: Policy, call: Call, shape: Shape) -> None:
         if word == "-C" and index + 1 < len(words):
             continue
     names = [word for word, _ in shape.operands]
+    if "--no-index" in words or "--contents" in words or "hash-object" in names[:1]:
+        policy.reads(call, words)
     if "push" in names[:1] and len(names) > 1:
         added = policy.held.get(policy.path(".git/remotes/" + names[1], call))
         if re.match(r"\w+://|[\w.-]+@[\w.-]+:|[\w.-]+\.[\w.-]+:", names[1]):

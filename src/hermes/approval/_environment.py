@@ -85,7 +85,9 @@ def variable_rule(name: str, value: str) -> str:
         return "environment"
     if name.lower() in _PROXIES and value and not _proxy_known(value):
         return "environment"
-    if name in _COMPILERS and re.search(r"[;&|`]|\$\(|\bsh\s+-c\b|^/(?:tmp|var/tmp|dev/shm)/", value):
+    if name in _COMPILERS and re.search(
+        r"[;&|`]|\$\(|^(?:/\S*/)?(?:ba|z|da|k)?sh\s|(?:^|\s)/(?:tmp|var/tmp|dev/shm)/", value
+    ):
         return "environment"
     if name == "NODE_OPTIONS" and re.search(r"--inspect\S*=(?:0\.0\.0\.0|\[::\])", value):
         return "environment"
@@ -121,7 +123,8 @@ _SEARCHED = marks.names(
     "NODE_EXTRA_CA_CERTS "
     "GIT_SSL_CAINFO NPM_CONFIG_USERCONFIG npm_config_userconfig CARGO_HOME RUSTUP_HOME "
     "JULIA_LOAD_PATH JULIA_DEPOT_PATH R_PROFILE R_PROFILE_USER R_LIBS ERL_LIBS GUILE_LOAD_PATH "
-    "TCLLIBPATH EMACSLOADPATH VIMRUNTIME INPUTRC SCREENRC TERMINFO MAGIC XDG_CONFIG_HOME ZDOTDIR "
+    "SSH_AUTH_SOCK TCLLIBPATH EMACSLOADPATH "
+    "VIMRUNTIME INPUTRC SCREENRC TERMINFO MAGIC XDG_CONFIG_HOME ZDOTDIR "
     "ANSIBLE_CONFIG BUNDLE_GEMFILE GRADLE_USER_HOME MAVEN_ARGS R_ENVIRON MANPATH GDBHISTFILE PKG_CONFIG_PATH "
     "COMPILER_PATH GCC_EXEC_PREFIX LIBRARY_PATH OPAMROOT DOCKER_CONFIG GNUPGHOME SSL_CERT"
 )

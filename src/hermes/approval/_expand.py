@@ -288,6 +288,9 @@ class Expander:
             return state.parameters[number] if number < len(state.parameters) else ""
         if name in state.variables:
             return state.variables[name]
+        named = state.variables.get("&" + name)
+        if isinstance(named, str) and named != name and "&" + named not in state.variables:
+            return self.get(named)
         if name == "_":
             return state.last
         if name == "HOME":

@@ -24,13 +24,14 @@ TOP = names(
 )
 _ALL = re.compile(r"(?:[*?.]|\[[^]]*\])*\*(?:[*?.]|\[[^]]*\])*")
 _BLOCK_DEVICE = re.compile(
-    r"/dev/(?:[shv]d[a-z]|xvd|nvme|mmcblk|md\d|md/|dm-|mapper/|r?disk|loop\d|"
+    r"/dev/(?:[shv]d[a-z\U0010ff10-\U0010ff12]|xvd|nvme|mmcblk|md\d|md/|dm-|mapper/|r?disk|loop\d|"
     r"nbd|disk/|zd\d|sr\d|cciss/|bcache|mtd|ubi|pmem|zvol/|ada\d|da\d)"
 )
 _HARMLESS_DEVICE = re.compile(
     r"/dev/(?:null|zero|full|stdin|stdout|stderr|tty\w*|fd(?:/.*)?|"
     r"shm(?:/.*)?|u?random|ptmx|pts/\d+|console|tcp/.*|udp/.*)"
 )
+_PROC = re.compile(r"/proc/(?:self|thread-self|\d+)/(root|cwd)(?=/|\Z)")
 _ANY_HOME = re.compile(r"/home/[^/]+|/Users/[^/]+|/root(?=/|\Z)|[^/]*[\U0010ff00-\U0010ff0f][^/]*(?=/)")
 _HOME_OF = re.compile(r"/home/[^/]+|/Users/[^/]+|/root")
 
@@ -74,6 +75,9 @@ def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
     result = f"~/{joined}" if root == "~" and joined else "~" if root == "~" else f"/{joined}"
     if home.startswith("/") and home != "/" and (result == home or result.startswith(home + "/")):
         result = "~" + result[len(home) :]
+    if result.startswith("/proc/") and (seen := _PROC.match(result)):
+        below = result[seen.end() :]
+        result = below or "/" if seen.group(1) == "root" else cwd + below
     if result.startswith("/private/") and re.match(r"/private/(?:etc|var|tmp|home)(?:/|$)", result):
         result = result[len("/private") :]
     return result

@@ -346,6 +346,10 @@ class Policy:
 
     def _reads(self, call: Call) -> None:
         """Judge each word that may name a file."""
+        if call.stdin and call.name in _EXPRESSIONS and len(call.stdin) < 20_000:
+            for piece in _QUOTED.findall(call.stdin)[:50]:
+                if self.secret(self.path(piece, call)):
+                    self.note("read-secret", f"uses a credential: {marks.shown(piece)}", call.span)
         self.reads(call, call.argv[1:])
 
     def reads(self, call: Call, words: Sequence[str]) -> None:
@@ -405,7 +409,7 @@ def _names(word: str) -> list[str]:
 
 _EXPRESSIONS = marks.names(
     "yq dasel jq gojq psql mysql mariadb sqlite3 duckdb mongosh xidel xmllint xmlstarlet gnuplot octave m4 "
-    "usql clickhouse-client clickhouse cqlsh maxima gp sage scilab-cli"
+    "terraform tofu nix-instantiate usql clickhouse-client clickhouse cqlsh maxima gp sage scilab-cli"
 )
 _QUOTED = re.compile(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
 _DESTROYS = re.compile(

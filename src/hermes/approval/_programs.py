@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from . import _marks as marks
+from . import _paths as paths
 from ._call import Call
 from ._carriers import Handler
 from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
@@ -65,7 +66,17 @@ def passed(run: Interpreter, call: Call) -> str:
     operands = [one for one in call.argv[1:] if not one.startswith("-")]
     if text is None or operands:
         return filtered(run, call)
+    if call.name in ("head", "tail") and EVERY in text and PIDS not in text:
+        return text.replace(EVERY, "")  # not all of them
     return text
+
+
+def mknod(run: Interpreter, call: Call) -> str:
+    """A device that is made is as good as the one of the system."""
+    words = [one for one in call.argv[1:] if not re.match(r"-[^-]*$|--\w", one)]
+    if len(words) > 2 and words[1] == "b" and words[2] not in ("7", "1"):
+        run.state.links[run.path(words[0], call.cwd)] = "/dev/sda"
+    return ""
 
 
 def tee(run: Interpreter, call: Call) -> str:
@@ -265,6 +276,9 @@ def processes(run: Interpreter, call: Call) -> str:
 def ls(run: Interpreter, call: Call) -> str:
     if any(run.path(one, call.cwd) in ("/" + marks.STAR, "~/" + marks.STAR) for one in call.argv[1:]):
         return UNKNOWN + EVERY
+    listed = [run.path(one, call.cwd) for one in call.argv[1:] if one[:1] != "-"] or [call.cwd]
+    if len(listed) == 1 and paths.everything(listed[0]) and run.place != "container":
+        return UNKNOWN + EVERY
     if any(run.path(one, call.cwd) == "/proc" for one in call.argv[1:]):
         return UNKNOWN + PIDS + EVERY
     # Names that match a pattern are printed with their directory.
@@ -408,6 +422,13 @@ def rev(run: Interpreter, call: Call) -> str:
     return "\n".join(line[::-1] for line in text.split("\n"))
 
 
+def queried(run: Interpreter, call: Call) -> str:
+    """jq and yq: what they print where they change the scripts of a package."""
+    if any(re.search(r"scripts\b[^=|]*=(?!=)", one) for one in call.argv[1:3]):
+        return filtered(run, call) + OUTPUT
+    return filtered(run, call)
+
+
 def translate(run: Interpreter, call: Call) -> str:
     """``tr``: done for plain sets of the same length, and deletions of plain characters."""
     words = [one for one in call.argv[1:]]
@@ -501,11 +522,13 @@ PROGRAMS: dict[str, Handler] = {
     **dict.fromkeys(("readlink", "realpath", "greadlink"), realpath),
     **dict.fromkeys(marks.names("mysqldump pg_dump pg_dumpall mariadb-dump mongodump"), dump),
     "tee": tee,
+    "mknod": mknod,
     "ls": ls,
     "printenv": printenv,
     **dict.fromkeys(
         marks.names("date gdate uuidgen nproc uptime arch uname tty expr bc factor cksum"), number
     ),
+    **dict.fromkeys(("jq", "yq", "gojq"), queried),
     "mktemp": temporary,
     "history": history,
     "seq": sequence,

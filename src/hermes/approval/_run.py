@@ -757,7 +757,9 @@ class Interpreter:
 
     def function(self, name: str, bodies: tuple[Node, ...], call: Call) -> str:
         """Follow the body of a function."""
-        bodies = tuple(body for body in bodies if (name, id(body)) not in self.active)
+        # A function that hands on fewer words than it was given comes to an end.
+        less = len(call.argv) < len(self.state.parameters or ())
+        bodies = tuple(body for body in bodies if less or (name, id(body)) not in self.active)
         if not bodies:
             if self.parallel:
                 self.note("fork-bomb", f"the function {name} starts itself over and over", "block")

@@ -24,7 +24,7 @@ _DASHES = "\u2010-\u2015\u2212"
 _DASH = re.compile(f"(?<=[ \\t])[{_DASHES}](?=[A-Za-z-])")
 _HOST = re.compile(
     r"(?:https?|ftp|ssh|git|"
-    r"wss?)://[^\s/'\"]*[^\x00-\x7f][^\s/'\"]*|(?<![\w.-])xn--[a-z0-9-]+\.|\.xn--[a-z0-9-]+",
+    r"wss?)://[^\s/'\"]*[^\x00-\x7f\u2026][^\s/'\"]*|(?<![\w.-])xn--[a-z0-9-]+\.|\.xn--[a-z0-9-]+",
     re.IGNORECASE,
 )
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")

@@ -89,7 +89,11 @@ class Engine:
         for name in self._handlers:
             if name in wrapped and name in CODE:
                 raise ValueError(f"{name} is both a wrapper and a language")
-        self._carrying = frozenset(wrapped) | {name for name, one in CODE.items() if isinstance(one, Inline)}
+        self._carrying = (
+            frozenset(wrapped)
+            | {"npm", "pnpm", "yarn"}
+            | {name for name, one in CODE.items() if isinstance(one, Inline)}
+        )
 
     def judge(self, request: Request, state: SessionState | None = None) -> Decision:
         """Decide on one request in a session."""
