@@ -1,9 +1,4 @@
-"""Programs given in the line: to Python, Perl, Ruby, Node, PHP, awk, sed and others.
-
-Python is read by its own parser (`_python`). Of the other languages only what runs commands, deletes, or
-writes is looked
-for, by short patterns; a text that they run as a command is followed as a script.
-"""
+"""Programs that take code: interpreters, awk, sed, make, git, package managers, editors and others."""
 
 from __future__ import annotations
 
@@ -15,396 +10,12 @@ import msgspec
 from . import _marks as marks
 from ._call import Call
 from ._carriers import Handler, Wrapper, written
-from ._carriers import unseen as _unseen
+from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, shell, text, unescape
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
 from ._run import Interpreter
 
-MAX_CODE = 10_000
-_STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
-# What hands a literal text to a shell, in any of these languages.
-_RUNS = re.compile(
-    r"\b(?:system|exec|popen|passthru|shell_exec|proc_open|pcntl_exec|"
-    r"execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
-    r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|"
-    r"do shell script|do script|Deno\.run|run|sh|bash|command|(?:ba|z|da|k)?sh\s+-c|system[23*]|cmd|"
-    r"execShellCmd|execCmd|execCmdEx|startProcess|execProcess|ProcessBuilder|Deno\.Command|Cmd|getRuntime\(\)\.exec|std::system|"
-    r"run-program|run-shell-command|shell-command(?:-to-string)?|call-process|start-process|"
-    r"launch-program|callCommand|callProcess|readProcess|Sys\.command|open_process_in|spawnProcess|"
-    r"executeShell|spawn_command_line_\w+|spawn_async|escapeShellCmd|exec\.Command|Command::new|Process\.(?:run|start|runSync))"
-    r"\s*\(?\s*(?:\{\s*cmd\s*:\s*)?(?:c\(|\[|~[cCsS]|@)?\s*" + _STRING,
-)
-_BACKTICK = re.compile(
-    r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]"
-)
-_RUNS_UNKNOWN = re.compile(
-    r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w*]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\(|\brunIn(?:New|This)?Context\s*\("
-)
-_DELETES = re.compile(
-    r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|"
-    r"rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
-    r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|"
-    r"os\.remove\s*\(|os\.RemoveAll|File\.rm(?:_rf)?!?\s*\(?|remove(?:Dir|File|DirectoryRecursive)\w*\s*\(?|"
-    r"deleteDir\s*\(|\bFile\s*\([^)\n]{0,80}\)\s*\.\s*delete|(?:File|Directory)\.Delete\s*\(|deleteSync\s*\(|removeItem\b|remove_entry\w*|removeTree|rmdirRecurse|delete-(?:directory(?:-tree|/files)?|file)\b|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
-    r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|"
-    r"delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
-)
-_NETWORK_SHELL = re.compile(
-    r"\bsocket\b[^\n]{0,400}\b(?:exec|spawn|dup2|/bin/(?:ba)?sh|STDIN|system|popen)|fsockopen|"
-    r"TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|IO::Socket[^\n]{0,300}(?:exec|sh)|"
-    r"net\.(?:connect|Socket|createConnection)[^\n]{0,300}(?:spawn|exec|pipe)|/inet/tcp/"
-)
-_REMOTE_CODE = re.compile(
-    r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|"
-    r"urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|"
-    r"\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)"
-)
-# A method that is called by its name, and pipes that stand in the name of a file.
-_BY_NAME = re.compile(
-    r"\b(?:send|__send__|public_send|method|apply|call)\s*\(?\s*(?::|[\"':]+)(?:system|exec|spawn|popen|`)[\"']?\s*\)?"
-    r"(?:\s*,\s*|\s*\.\s*call\s*\(\s*|\[\s*)" + _STRING
-)
-_PIPED = re.compile(
-    r"\b(?:open|IO\.\w+|File\.\w+|read|foreach|readlines|binread)\s*\(?\s*[^\"'\n;]{0,40}"
-    r"(?:[\"']-?\|-?[\"']\s*,\s*[\"']|[\"']\s*\|\s*)([^\"'\n]+)[\"']"
-    r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']([^\"'|\n]+)\|\s*[\"']"
-    r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']-\|[\"']\s*,\s*[\"']([^\"'\n]+)[\"']"
-)
-_TEMPLATE = re.compile(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
-_COLON = re.compile(r"(?:^|\n)\s*:!\s*([^\n]+)")
-_TCL = re.compile(r"\bexec\s+(?:-\w+\s+)*((?:[\w./~*-]+[ \t]*)+)")
-_NODE_SHELL = re.compile(r"\b(?:net|tls|dgram|http2?|ws)[\"']\s*\)")
-_METHOD_DELETES = re.compile(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w]")
-# What is only printed.
-_PRINTED = re.compile(
-    r"\b(?:print|say|puts|pp?|warn|console\.(?:log|error|info|warn)|echo|printf|println!?|IO\.puts|"
-    r"Console\.WriteLine|System\.out\.println|cat|disp)\s*\(?\s*"
-    r"(?:\"(?:[^\"\\`#@$]|\\.)*\"|'(?:[^'\\]|\\.)*'|%q(?:\([^)]*\)|\{[^}]*\}|\[[^]]*\]))\s*\)?\s*(?=;|$|\}|\n)"
-)
-_WRITES = re.compile(
-    r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|"
-    r"IO\.write|file_put_contents|Deno\.writeTextFile\w*|Bun\.write|copyFileSync|"
-    r"renameSync|symlinkSync|chmodSync|rename|chmod|copy|move_uploaded_file)\s*\(?\s*" + _STRING
-)
-_OPENS = re.compile(
-    r"\bopen\s*\(?\s*(?:my\s*)?[\w$]*\s*,?\s*[\"']\s*(>>?|\+[<>])\s*[\"']?\s*,?\s*[\"']?([^\"')]{1,300})"
-)
-_OPENS_RUBY = re.compile(r"\b(?:File\.)?open\s*\(?\s*" + _STRING + r"\s*,\s*[\"'][waA+r]*[wa+][^\"']*[\"']")
-_KILLS = re.compile(
-    r"\b(?:kill|Process\.kill|process\.kill|posix_kill)\s*\(?\s*(?:[\"']?\w+[\"']?\s*,\s*)?-1\b"
-)
-_PATHS = re.compile(r"[\"'`]((?:/|~|\.\.?/)[^\"'`\s]{2,200})[\"'`]")
-_FORK = re.compile(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\bfork\b|\bfork\b\s*while\b")
-
-
-def text(run: Interpreter, call: Call, code: str, language: str) -> str:
-    """Look through code of a language that is not parsed, and return what it prints."""
-    if REMOTE in code:
-        run.note("remote-code", f"{language} runs what comes from the network")
-    elif marks.DECODED in code:
-        run.note("decoded-code", f"{language} runs what was decoded from an unreadable text")
-    elif marks.marked(code) and not code.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n"):
-        run.note("unknown-code", f"{language} runs code that is not known")
-        return UNKNOWN
-    if len(code) > 5 * MAX_CODE:
-        run.note("code-unreadable", f"{language} code that is too long to be read")
-        return UNKNOWN
-    code = _expanded(marks.plain(code))
-    if "eval" not in code:
-        code = _PRINTED.sub('print ""', code)
-    if _DELETES.search(code) or (language in _SCRIPTS and _METHOD_DELETES.search(code)):
-        run.note("code-deletes", f"{language} code that deletes files")
-    for match in list(_TREES.finditer(code))[:20]:
-        path = next((one for one in match.groups() if one), "")
-        if path.startswith(("/", "~")):
-            run.call(msgspec.structs.replace(call, argv=["rm", "-rf", path], stdin=None))
-    if _NETWORK_SHELL.search(code) or ("child_process" in code and _NODE_SHELL.search(code)):
-        run.note("code-network", f"{language} code that opens a connection")
-    if _REMOTE_CODE.search(code):
-        run.note("remote-code", f"{language} code that runs what comes from the network")
-    if _KILLS.search(code):
-        run.note("kill-everything", "kills every process", "block")
-    if _FORK.search(code):
-        run.note("fork-bomb", "starts itself over and over", "block")
-    for match in list(_RUNS.finditer(code))[:20]:
-        words = _literals(match.group(1) or match.group(2) or "", code, match.end(), apart=language == "Lisp")
-        if len(words) > 1 and " " not in words[0].strip():
-            argv = list(words)
-            run.subshell(
-                partial(run.call, msgspec.structs.replace(call, argv=argv, stdin=None)),
-                captured=True,
-            )
-        else:
-            shell(run, call, words[0])
-    if _SENDS.search(code):
-        if _ENVIRONMENT.search(code):
-            run.note("send-secret", f"{language} code that sends the environment")
-        for match in list(_READ.finditer(code))[:20]:
-            held = run.reading(run.path(match.group(1) or match.group(2) or "x", call.cwd))
-            if marks.PRIVATE in held or marks.SECRET in held:
-                run.note("send-secret", f"{language} code that sends a private file")
-    for match in list(_EXECUTED.finditer(code))[:20]:
-        shell(run, call, unescape(next((one for one in match.groups() if one), "")))
-    for match in list(_RUN_AS.finditer(code))[:20]:
-        words = _literals(match.group(1) or match.group(2) or "", code, match.end())
-        run.subshell(partial(run.call, msgspec.structs.replace(call, argv=words, stdin=None)), captured=True)
-    for expression in (_BY_NAME, _PIPED, _TEMPLATE):
-        for match in list(expression.finditer(code))[:20]:
-            shell(run, call, unescape(next((one for one in match.groups() if one), "").removeprefix("-|")))
-    if "child_process" in code or "GLib" in code:
-        # Whatever the function was called here.
-        for match in list(_ANY_STRING.finditer(code))[:50]:
-            said = unescape(match.group(1) or match.group(2) or "")
-            if " " in said and said.split()[0].rpartition("/")[2] in _NATIVE:
-                shell(run, call, said)
-    for match in list(_COLON.finditer(code))[:20]:
-        shell(run, call, match.group(1))
-    if language == "gnuplot":
-        for match in list(re.finditer(r"(?:^|[;\n])\s*!\s*([^\n]+)", code))[:20]:
-            shell(run, call, match.group(1))
-    if language == "Tcl":
-        for match in list(_TCL.finditer(code))[:20]:
-            shell(run, call, match.group(1))
-    if language == "Julia" and re.search(r"\brm\s*\(", code):
-        run.note("code-deletes", f"{language} code that deletes files")
-    if language in ("Perl", "Ruby", "PHP", "Julia", "Bun", "Crystal", "gnuplot"):
-        for match in list(_BACKTICK.finditer(code))[:20]:
-            found = next((one for one in match.groups() if one), "")
-            shell(run, call, unescape(found))
-    if _RUNS_UNKNOWN.search(_ANY_STRING.sub('""', code)):
-        run.note("code-runs", f"{language} code that runs what is not known")
-    for expression in (_WRITES, _OPENS_RUBY):
-        for match in list(expression.finditer(code))[:20]:
-            run.sink.redirect(">", run.path(match.group(1) or match.group(2) or "x", call.cwd), UNKNOWN, call)
-    for match in list(_OPENS.finditer(code))[:20]:
-        run.sink.redirect(">", run.path(match.group(2).strip(), call.cwd), UNKNOWN, call)
-    for match in list(_PATHS.finditer(code))[:50]:
-        if run.sink.secret(run.path(match.group(1), call.cwd)):
-            run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
-    return UNKNOWN
-
-
-# A whole directory that is deleted: what it is may be in the line.
-_TREES = re.compile(
-    r"\b(?:rmtree|remove_tree|remove_dir_all|rm_rf|rm_r|remove_entry_secure|RemoveAll|deltree|removeSync|emptyDirSync|"
-    r"rimraf(?:\.sync)?|deleteDir|deleteDirectory|rmdirRecurse|removeTree|removeDirectoryRecursive|removePathForcibly|"
-    r"(?:rm|rmdir|remove)(?:Sync)?(?=\s*\([^()]*recursive))\s*\(?\s*\[?\s*" + _STRING
-)
-_HOME_VALUE = (
-    r"(?:process\.env\.HOME|process\.env\[[\"']HOME[\"']\]|(?:os|require\([\"']os[\"']\))\.homedir\(\)|"
-    r"ENV\[[\"']HOME[\"']\]|ENV\.fetch\([\"']HOME[\"']\)|Dir\.home|\$ENV\{[\"']?HOME[\"']?\}|getenv\([\"']HOME[\"']\)|"
-    r"\$_SERVER\[[\"']HOME[\"']\]|homedir\(\)|Deno\.env\.get\([\"']HOME[\"']\)|Path\.home\(\))"
-)
-_HOME_JOINED = re.compile(_HOME_VALUE + r"\s*(?:\+|\.|,)\s*([\"'`])/?")
-_HOME_WITHIN = re.compile(
-    r"\$\{\s*" + _HOME_VALUE + r"\s*\}|#\{\s*" + _HOME_VALUE + r"\s*\}|\$ENV\{[\"']?HOME[\"']?\}|\$HOME\b"
-)
-_EXPANDS = re.compile(
-    r"\b(?:File\.expand_path|path\.(?:join|resolve)|File\.join|path\.expanduser|glob)\s*\(\s*"
-    + _STRING
-    + r"\s*\)"
-)
-
-
-def _expanded(code: str) -> str:
-    """Return code in which the home directory is written as in a shell."""
-    code = _HOME_WITHIN.sub("~", _HOME_JOINED.sub(r"\1~/", code))
-    return _EXPANDS.sub(lambda match: '"' + (match.group(1) or match.group(2) or "") + '"', code)
-
-
-_ENVIRONMENT = re.compile(
-    r"process\.env(?![.\[\w])|\bENV(?:\.to_\w+|\b(?!\s*[\[{.]))|%ENV|\$_ENV\b(?!\s*\[)|getenv\(\)"
-)
-_SENDS = re.compile(
-    r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE
-)
-_READ = re.compile(
-    r"\b(?:readFile\w*|File\.(?:read|open|binread)|IO\.read|file_get_contents|slurp|readTextFile\w*|Bun\.file|fopen|"
-    r"createReadStream|read_file|readLines|open)\s*\(?\s*"
-    r"(?:(?:my\s*)?[\w$]+\s*,\s*(?:[\"']<[\"']\s*,\s*)?)?" + _STRING
-)
-_EXECUTED = re.compile(_STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + _STRING + r"\s*!!?(?=\s|$)")
-_ANY_STRING = re.compile(_STRING)
-_NEXT = re.compile(
-    r"\s*(,\s*(?:\{?\s*\w+\s*:\s*)?(?:c\(|&?\[|\(|~[cCsS]|@)?|\.\.?|\+|'?\(\s*(?:list\s+)?|\s)\s*" + _STRING
-)
-_SCRIPTS = frozenset(("Node", "Bun", "Deno"))
-
-
-def _literals(first: str, code: str, at: int, *, apart: bool = False) -> list[str]:
-    """Return the literal texts of a call: those that are joined as one, those that are separate as
-    several.
-    """
-    words = [unescape(first)]
-    for _ in range(20):
-        match = _NEXT.match(code, at)
-        if match is None:
-            break
-        at = match.end()
-        text = unescape(match.group(2) or match.group(3) or "")
-        if match.group(1).startswith((",", "(", "'(")) or (apart and match.group(1).isspace()):
-            words.append(text)
-        else:
-            words[-1] += text
-    return words
-
-
-def unescape(raw: str) -> str:
-    """Return what a text between quotes stands for, near enough."""
-    return re.sub(r"\\(.)", lambda match: {"n": "\n", "t": "\t"}.get(match.group(1), match.group(1)), raw)
-
-
-def shell(run: Interpreter, call: Call, script: str) -> None:
-    """Follow a text that code gives to a shell."""
-    if script.strip():
-        run.subshell(partial(run.script, script), captured=True)
-
-
-class Inline:
-    """An interpreter that takes code from an option, a file or its input."""
-
-    def __init__(self, language: str, flags: str, valued: str = "", cluster: str = "") -> None:
-        self.language = language
-        self.flags = flags.split()
-        self.valued = frozenset(valued.split())
-        self.cluster = re.compile(cluster) if cluster else None
-
-    def __call__(self, run: Interpreter, call: Call) -> str:
-        codes, rest = self.codes(call.argv[1:])
-        out = UNKNOWN
-        for code in codes:
-            out = self.look(run, call, code)
-        if codes:
-            return out
-        operands = [one for one in rest if not one.startswith("-") or one == "-"]
-        if operands and operands[0] != "-":
-            path = run.path(operands[0], call.cwd)
-            if re.match(r"https?://|ftp://", operands[0]) or REMOTE in operands[0]:
-                run.note("remote-code", f"{self.language} runs what comes from the network")
-                return UNKNOWN
-            if path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
-                return self.from_input(run, call)
-            held = written(run, path)
-            if held is not None:
-                if held.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n") == "":
-                    _unseen(run, held)
-                else:
-                    return self.look(run, call, held)
-            return marks.kinds(call.stdin or "")
-        return self.from_input(run, call)
-
-    def from_input(self, run: Interpreter, call: Call) -> str:
-        if call.stdin is None or not call.stdin.strip():
-            return UNKNOWN
-        return self.look(run, call, call.stdin)
-
-    def codes(self, words: list[str]) -> tuple[list[str], list[str]]:
-        """Return the codes that are given by options, and the other words from the first operand on."""
-        codes: list[str] = []
-        index = 0
-        while index < len(words):
-            word = words[index]
-            if word == "--":
-                index += 1
-                break
-            if word[:1] != "-" or word == "-":
-                if codes:
-                    index += 1
-                    continue
-                break
-            name, equals, value = word.partition("=")
-            if word.startswith("--eval:"):
-                codes.append(word[7:])
-            elif name in self.flags and equals:
-                codes.append(value)
-            elif word in self.flags or (self.cluster is not None and self.cluster.fullmatch(word)):
-                index += 1
-                if index < len(words):
-                    codes.append(words[index])
-            elif word in self.valued:
-                index += 1
-            elif len(word) > 2 and word[:2] in self.flags and word[1] != "-" and self.cluster is None:
-                codes.append(word[2:])
-            elif self.cluster is not None and (joined := re.match(r"-[a-zA-Z]*[ce](?=\W)", word)):
-                codes.append(word[joined.end() :])
-            index += 1
-        return codes, words[index:]
-
-    def look(self, run: Interpreter, call: Call, code: str) -> str:
-        return text(run, call, code, self.language)
-
-
-class Python(Inline):
-    """Python: its code is parsed."""
-
-    def __call__(self, run: Interpreter, call: Call) -> str:
-        words = call.argv[1:]
-        for index, word in enumerate(words):
-            if word[:1] != "-":
-                break
-            if word == "-m" or re.fullmatch(r"-[a-zA-Z]*m", word):
-                return self.module(run, call, words[index + 1 :])
-            if re.fullmatch(r"-[a-zA-Z]*c", word) or word in ("-W", "-X"):
-                if word in ("-W", "-X"):
-                    continue
-                break
-        _, rest = options_of(words, self.valued)
-        if rest and rest[0].endswith("manage.py") and rest[1:2] in (["shell"], ["shell_plus"]):
-            for index, word in enumerate(rest[:-1]):
-                if word in ("-c", "--command"):
-                    return self.look(run, call, rest[index + 1])
-        return super().__call__(run, call)
-
-    def module(self, run: Interpreter, call: Call, words: list[str]) -> str:
-        if not words:
-            return UNKNOWN
-        name, rest = words[0], words[1:]
-        if name in (
-            "pdb",
-            "trace",
-            "cProfile",
-            "profile",
-            "runpy",
-            "bdb",
-            "code",
-            "asyncio",
-            "IPython",
-            "bpython",
-            "ptpython",
-            "idlelib",
-            "timeit",
-            "coverage",
-            "debugpy",
-        ):
-            found, operands = options_of(rest, frozenset(("-c", "-s", "--command", "--setup", "-o")))
-            if name in ("cProfile", "profile", "trace", "coverage", "pdb", "bdb") and operands:
-                if operands[:1] == ["run"]:
-                    operands = operands[1:]
-                if operands and operands[0][:1] != "-":
-                    return run.call(msgspec.structs.replace(call, argv=["python3", *operands]))
-            for option, value in found:
-                if option in ("-c", "--command", "-s", "--setup") and value:
-                    self.look(run, call, value.lstrip("!"))
-            if name in ("code", "asyncio", "pdb", "IPython", "bpython", "ptpython", "idlelib") and call.stdin:
-                self.look(run, call, re.sub(r"(?m)^\s*!", "", call.stdin))
-            if name == "timeit":
-                for one in operands:
-                    self.look(run, call, one)
-            return UNKNOWN
-        if name in ("pip", "pytest", "venv", "twine", "poetry", "build", "flit", "hatch", "black", "mypy"):
-            return run.call(msgspec.structs.replace(call, argv=[name, *rest]))
-        return marks.kinds(call.stdin or "")
-
-    def look(self, run: Interpreter, call: Call, code: str) -> str:
-        from ._python import python
-
-        return python(run, call, code)
-
-
 _AWK_PRINTED = re.compile(r"\bprintf?\s*\(?\s*\"(?:[^\"\\]|\\.)*\"\s*\)?\s*(?=;|$|\}|\n)")
-
-
-_RUN_AS = re.compile(r"\b(?:system|exec)\s*\{[^}]*\}\s*\(?\s*" + _STRING)
 
 
 def awk(run: Interpreter, call: Call) -> str:
@@ -431,8 +42,8 @@ def awk(run: Interpreter, call: Call) -> str:
             run.note("code-unreadable", "code for awk that is too long to be read")
             continue
         code = _AWK_PRINTED.sub('print ""', marks.plain(code))
-        for match in list(re.finditer(r"\bsystem\s*\(\s*" + _STRING, code))[:10]:
-            shell(run, call, "".join(_literals(match.group(1) or match.group(2) or "", code, match.end())))
+        for match in list(re.finditer(r"\bsystem\s*\(\s*" + STRING, code))[:10]:
+            shell(run, call, "".join(literals(match.group(1) or match.group(2) or "", code, match.end())))
         if re.search(r"\bsystem\s*\(\s*[^\"'\s]", code):
             run.note("code-runs", "awk runs commands that are not known")
         for match in list(re.finditer(r"\"((?:[^\"\\]|\\.)*)\"\s*\)*\s*\|&?\s*getline", code))[:10]:
@@ -454,7 +65,7 @@ def awk(run: Interpreter, call: Call) -> str:
             run.note("code-network", "awk opens a connection")
         for match in list(re.finditer(r">\s*\"([^\"]+)\"", code))[:10]:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
-        for match in list(_PATHS.finditer(code))[:20]:
+        for match in list(PATHS.finditer(code))[:20]:
             if run.sink.secret(run.path(match.group(1), call.cwd)):
                 run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
     from ._programs import filtered
@@ -957,15 +568,9 @@ def powershell(run: Interpreter, call: Call) -> str:
     code = code or call.stdin or ""
     for piece in re.split(r"[;\n]|&&|\|\|?", re.sub(r"^\s*&\s*\{?", "", code))[:50]:
         first = piece.strip().strip("&{} ").split(" ")[0].strip("'\"").rpartition("/")[2]
-        if first in _NATIVE:
+        if first in NATIVE:
             run.subshell(partial(run.quietly, piece.strip().strip("&{} ")), captured=True)
     return text(run, call, code, "PowerShell") if code else UNKNOWN
-
-
-_NATIVE = marks.names(
-    "bash sh zsh dash ksh rm sudo su doas dd chmod chown curl wget reboot shutdown poweroff halt kill pkill "
-    "killall git python python3 node perl ruby cat find xargs env mkfs docker kubectl"
-)
 
 
 def editor(run: Interpreter, call: Call) -> str:
@@ -989,7 +594,7 @@ def editor(run: Interpreter, call: Call) -> str:
             if match and match.group(1):
                 shell(run, call, match.group(1))
             for found in re.findall(
-                r"(?:system|call-process|shell-command|start-process)\s*\(?\s*" + _STRING, one
+                r"(?:system|call-process|shell-command|start-process)\s*\(?\s*" + STRING, one
             ):
                 shell(run, call, unescape(found[0] or found[1]))
     return bang(run, call)

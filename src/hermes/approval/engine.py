@@ -18,7 +18,8 @@ from . import _marks as marks
 from ._builtins import BUILTINS
 from ._call import Call
 from ._carriers import carriers, file
-from ._code import CODE, Inline
+from ._code import CODE
+from ._inline import Inline
 from ._paths import Classes, normal, on_disk
 from ._policy import Finding, Policy
 from ._programs import PROGRAMS
