@@ -10,13 +10,14 @@ import msgspec
 
 from . import _marks as marks
 from ._call import Call
+from ._lazy import Lazy
 from ._marks import ENVIRON, SECRET, SPLIT, UNKNOWN
 from ._run import Interpreter
 from ._words import ansi_unescape
 
 Handler = Callable[[Interpreter, Call], str]
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_FORMAT = re.compile(
+_NAME = Lazy(r"[A-Za-z_]\w*")
+_FORMAT = Lazy(
     r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([a-zA-Z])|\(([^)]*)\)T)|\\(?:x[0-9A-Fa-f]{1,2}|"
     r"0?[0-7]{1,3}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]{1,8}|.)|[^%\\]+|[%\\]",
     re.DOTALL,

@@ -11,6 +11,7 @@ import msgspec
 from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
+from ._lazy import Lazy
 from ._marks import OUTPUT, REMOTE, SPLIT, UNKNOWN
 from ._nodes import quoted
 from ._nodes import written as _written
@@ -20,7 +21,7 @@ from ._state import State
 from ._syntax import Unparsable
 
 Handler = Callable[[Interpreter, Call], str]
-_ASSIGN = re.compile(r"([^=\s-][^=\s]*)=(.*)", re.DOTALL)
+_ASSIGN = Lazy(r"([^=\s-][^=\s]*)=(.*)", re.DOTALL)
 
 
 class Wrapper:
@@ -342,7 +343,7 @@ def xargs(run: Interpreter, call: Call) -> str:
     return "".join(out)
 
 
-_HARMS = re.compile(r"\b(?:rm|unlink|shred|kill|mv|chmod|chown|dd|truncate|eval|sh|bash|source|curl|git)\b")
+_HARMS = Lazy(r"\b(?:rm|unlink|shred|kill|mv|chmod|chown|dd|truncate|eval|sh|bash|source|curl|git)\b")
 
 
 def _names_only(text: str, words: list[str]) -> bool:
@@ -416,7 +417,7 @@ def find(run: Interpreter, call: Call) -> str:
     return UNKNOWN + (marks.EVERY if _every(run, call, starts, words) else "")
 
 
-_SECRETS = re.compile(
+_SECRETS = Lazy(
     r"(?:id_(?:\*|rsa|ed25519|ecdsa|dsa)\*?|credentials?(?:\*|\.json)?|\*credentials?\*|\*\.(?:pem|key|p12|pfx|kdbx|ppk)|"
     r"\.env\*?|\.netrc|\.npmrc|\.pypirc|\.pgpass|\.git-credentials|wallet\*|\*wallet\*|\*passw\w*\*|\*secrets?\*)"
 )
@@ -636,7 +637,7 @@ _COMMANDS = marks.names(
     "rm unlink shred dd sudo su doas sh bash zsh dash ksh reboot shutdown "
     "poweroff halt chmod chown mkfs killall pkill truncate rimraf"
 )
-_TELLS = re.compile(
+_TELLS = Lazy(
     r"--?(?:exec|run|command|cmd|shell|eval|hook|execute|on-\w+|pre|post|script|before|after|c|x|e)(?:-\w+)?"
 )
 

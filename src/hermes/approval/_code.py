@@ -11,11 +11,12 @@ from . import _marks as marks
 from ._call import Call
 from ._carriers import Handler, Wrapper, written
 from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, shell, text, unescape
+from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
 from ._run import Interpreter
 
-_AWK_PRINTED = re.compile(r"\bprintf?\s*\(?\s*\"(?:[^\"\\]|\\.)*\"\s*\)?\s*(?=;|$|\}|\n)")
+_AWK_PRINTED = Lazy(r"\bprintf?\s*\(?\s*\"(?:[^\"\\]|\\.)*\"\s*\)?\s*(?=;|$|\}|\n)")
 
 
 def awk(run: Interpreter, call: Call) -> str:
@@ -73,14 +74,14 @@ def awk(run: Interpreter, call: Call) -> str:
     return filtered(run, call)
 
 
-_SED_E = re.compile(r"(?:^|[;{}\n]|\d|\$|/)\s*e(?:\s+([^\n]+)|\s*$|\s*[;}])")
-_SED_SUB_E = re.compile(
+_SED_E = Lazy(r"(?:^|[;{}\n]|\d|\$|/)\s*e(?:\s+([^\n]+)|\s*$|\s*[;}])")
+_SED_SUB_E = Lazy(
     r"s(.)(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gpiImM0-9]*e[gpiImM0-9]*(?=$|[;\s}w])", re.DOTALL
 )
-_SED_W = re.compile(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
+_SED_W = Lazy(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 
 
-_SED_R = re.compile(r"(?:^|[;{}\n]|\d|\$|/)\s*[rR]\s+(\S+)")
+_SED_R = Lazy(r"(?:^|[;{}\n]|\d|\$|/)\s*[rR]\s+(\S+)")
 
 
 def sed(run: Interpreter, call: Call) -> str:
@@ -177,7 +178,7 @@ def client(run: Interpreter, call: Call) -> str:
 
 
 _MAKE = marks.names("-f -C -I -j -l -o -W --file --makefile --directory")
-_COMMAND_NAMES = re.compile(
+_COMMAND_NAMES = Lazy(
     r"(?:HOST|TARGET|BUILD)?(?:CC|CXX|CPP|LD|AR|AS|FC|NM|RANLIB|STRIP|OBJCOPY|RM|MV|CP|LN|INSTALL|SHELL|PYTHON\d?|"
     r"NODE|GO|CARGO|RUSTC|SUDO|GIT|CURL|LEX|YACC|MAKE|ECHO|SED|AWK)|\w*(?:CMD|COMMAND|HOOK|RUNNER|WRAPPER|LAUNCHER)"
 )
@@ -529,7 +530,7 @@ def tmux(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
-_OPENED = re.compile(
+_OPENED = Lazy(
     r":?\s*(?:silent!?\s+)?(e|ed|edit|r|read|tabe|tabedit|tabnew|sp|split|vs|vsplit|view|sview|badd|argadd|find|"
     r"new|vnew|w|write|wq|sav|saveas|so|source|pedit)!?\s+([/~.]\S+)"
 )

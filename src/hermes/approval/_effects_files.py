@@ -12,6 +12,7 @@ from . import _paths as paths
 from ._call import Call
 from ._effect import has, operands_of
 from ._effects_other import broad, held
+from ._lazy import Lazy
 from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._options import options_of
 from ._rules import Shape
@@ -291,7 +292,7 @@ def dd(policy: Policy, call: Call, shape: Shape) -> None:
             policy.read(policy.path(word[3:], call), call)
 
 
-_EMPTIES = re.compile(r"(?:1,\$)?\s*d|[01]")
+_EMPTIES = Lazy(r"(?:1,\$)?\s*d|[01]")
 
 
 def in_place(policy: Policy, call: Call, shape: Shape) -> None:

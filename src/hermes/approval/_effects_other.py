@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from . import _marks as marks
 from ._call import Call
 from ._effect import has, operands_of
+from ._lazy import Lazy
 from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, SPLIT
 from ._options import options_of, searched
 from ._rules import Shape
@@ -264,7 +265,7 @@ def openssl(policy: Policy, call: Call, shape: Shape) -> None:
     output_option(policy, call, shape)
 
 
-_ASKS = re.compile(r"\s*-?(?:put|mput|reput|rm|rmdir|rename|chmod|chown|chgrp|ln|symlink|mkdir)\b")
+_ASKS = Lazy(r"\s*-?(?:put|mput|reput|rm|rmdir|rename|chmod|chown|chgrp|ln|symlink|mkdir)\b")
 
 
 def sftp(policy: Policy, call: Call, shape: Shape) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from . import _marks as marks
+from ._lazy import Lazy
 from ._marks import UNKNOWN
 
 # Programs load what these name.
@@ -32,13 +33,13 @@ _RUN = marks.names(
     "MANROFFOPT FZF_DEFAULT_COMMAND KUBE_EDITOR KUBECTL_EXTERNAL_DIFF "
     "HOMEBREW_EDITOR CRONTAB_EDITOR SUDO_EDITOR PS4 PS1 PS0 PS2 MAKEFLAGS"
 )
-_AGENT = re.compile(
+_AGENT = Lazy(
     r"(?:HERMES|TIRITH|CLAUDE_CODE|CODEX|GEMINI|OPENCODE|"
     r"OPENCLAW)_\w+|TIRITH|CC_SAFETY_NET\w*|DCG_\w+|NAH_\w+"
 )
 _AGENT_PLAIN = frozenset(("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "HERMES_LOG_LEVEL"))
-_PLAIN_VALUE = re.compile(r"(?:/usr/bin/|/bin/)?[a-z][\w.+-]*(?: -{1,2}[\w=./~:-]+| [~/\w.@-]+)*|:|true|cat|")
-_NOT_TOOL = re.compile(
+_PLAIN_VALUE = Lazy(r"(?:/usr/bin/|/bin/)?[a-z][\w.+-]*(?: -{1,2}[\w=./~:-]+| [~/\w.@-]+)*|:|true|cat|")
+_NOT_TOOL = Lazy(
     r"(?:/usr/bin/|/bin/)?(?:rm|dd|sh|bash|zsh|dash|ksh|fish|python\w*|perl|ruby|"
     r"node|php|curl|wget|nc|ncat|sudo|kill\w*|mkfs\S*|shred|eval|env|xargs)\b"
 )
@@ -152,7 +153,7 @@ _COMPILERS = marks.names(
     "CC CXX CPP LD AR AS FC NM RANLIB STRIP OBJCOPY LINKER CARGO_TARGET_RUNNER CMAKE_C_COMPILER_LAUNCHER "
     "CMAKE_CXX_COMPILER_LAUNCHER CC_WRAPPER PYTHON NODE RUSTC_LINKER"
 )
-_OFFICIAL = re.compile(
+_OFFICIAL = Lazy(
     r"https://(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|npmjs\.org|yarnpkg\.com|crates\.io|rubygems\.org|"
     r"huggingface\.co|pytorch\.org)(?:/|$)"
 )

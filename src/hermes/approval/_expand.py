@@ -8,21 +8,22 @@ import re
 from collections.abc import Callable, Sequence
 
 from . import _marks as marks
+from ._lazy import Lazy
 from ._marks import SPLIT, UNKNOWN
 from ._state import State, Value
 from ._syntax import Arith, Lit, Part, Proc, Seq, Sub, Unparsable, Var, Word
 
 MAX_FIELDS = 2000
 MAX_TEXT = 128 * 1024
-_SECRET_NAME = re.compile(
+_SECRET_NAME = Lazy(
     r"(?:.*_)?(?:API_?KEYS?|SECRETS?|SECRET_\w+|TOKENS?|PASSWORDS?|PASSWD|"
     r"PASSPHRASE|CREDENTIALS?|ACCESS_KEYS?|PRIVATE_KEYS?|APIKEY|PGPASSWORD|"
     r"\w*_SECRET_KEY|\w*_ACCESS_KEY|\w*PASSWORD|\w*TOKEN)",
     re.IGNORECASE,
 )
-_SUM = re.compile(r"\s*-?\d+(?:\s*[-+*]\s*\d+)*\s*")
-_GLOB_SIGNS = re.compile(r"[*?\[]")
-_RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
+_SUM = Lazy(r"\s*-?\d+(?:\s*[-+*]\s*\d+)*\s*")
+_GLOB_SIGNS = Lazy(r"[*?\[]")
+_RANGE = Lazy(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 _HOLE = 0x10FE00
 
 

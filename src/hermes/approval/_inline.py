@@ -15,6 +15,7 @@ from . import _marks as marks
 from ._call import Call
 from ._carriers import unseen as _unseen
 from ._carriers import written
+from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
 from ._run import Interpreter
@@ -22,7 +23,7 @@ from ._run import Interpreter
 MAX_CODE = 10_000
 STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 # What hands a literal text to a shell, in any of these languages.
-_RUNS = re.compile(
+_RUNS = Lazy(
     r"\b(?:system|exec|popen|passthru|shell_exec|proc_open|pcntl_exec|"
     r"execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
     r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|"
@@ -33,13 +34,13 @@ _RUNS = re.compile(
     r"executeShell|spawn_command_line_\w+|spawn_async|escapeShellCmd|exec\.Command|Command::new|Process\.(?:run|start|runSync))"
     r"\s*\(?\s*(?:\{\s*cmd\s*:\s*)?(?:c\(|\[|~[cCsS]|@)?\s*" + STRING,
 )
-_BACKTICK = re.compile(
+_BACKTICK = Lazy(
     r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]"
 )
-_RUNS_UNKNOWN = re.compile(
+_RUNS_UNKNOWN = Lazy(
     r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w*]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\(|\brunIn(?:New|This)?Context\s*\("
 )
-_DELETES = re.compile(
+_DELETES = Lazy(
     r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|"
     r"rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
     r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|"
@@ -48,52 +49,50 @@ _DELETES = re.compile(
     r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|"
     r"delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
 )
-_NETWORK_SHELL = re.compile(
+_NETWORK_SHELL = Lazy(
     r"\bsocket\b[^\n]{0,400}\b(?:exec|spawn|dup2|/bin/(?:ba)?sh|STDIN|system|popen)|fsockopen|"
     r"TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|IO::Socket[^\n]{0,300}(?:exec|sh)|"
     r"net\.(?:connect|Socket|createConnection)[^\n]{0,300}(?:spawn|exec|pipe)|/inet/tcp/"
 )
-_REMOTE_CODE = re.compile(
+_REMOTE_CODE = Lazy(
     r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|"
     r"urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|"
     r"\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)"
 )
 # A method that is called by its name, and pipes that stand in the name of a file.
-_BY_NAME = re.compile(
+_BY_NAME = Lazy(
     r"\b(?:send|__send__|public_send|method|apply|call)\s*\(?\s*(?::|[\"':]+)(?:system|exec|spawn|popen|`)[\"']?\s*\)?"
     r"(?:\s*,\s*|\s*\.\s*call\s*\(\s*|\[\s*)" + STRING
 )
-_PIPED = re.compile(
+_PIPED = Lazy(
     r"\b(?:open|IO\.\w+|File\.\w+|read|foreach|readlines|binread)\s*\(?\s*[^\"'\n;]{0,40}"
     r"(?:[\"']-?\|-?[\"']\s*,\s*[\"']|[\"']\s*\|\s*)([^\"'\n]+)[\"']"
     r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']([^\"'|\n]+)\|\s*[\"']"
     r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']-\|[\"']\s*,\s*[\"']([^\"'\n]+)[\"']"
 )
-_TEMPLATE = re.compile(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
-_COLON = re.compile(r"(?:^|\n)\s*:!\s*([^\n]+)")
-_TCL = re.compile(r"\bexec\s+(?:-\w+\s+)*((?:[\w./~*-]+[ \t]*)+)")
-_NODE_SHELL = re.compile(r"\b(?:net|tls|dgram|http2?|ws)[\"']\s*\)")
-_METHOD_DELETES = re.compile(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w]")
+_TEMPLATE = Lazy(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
+_COLON = Lazy(r"(?:^|\n)\s*:!\s*([^\n]+)")
+_TCL = Lazy(r"\bexec\s+(?:-\w+\s+)*((?:[\w./~*-]+[ \t]*)+)")
+_NODE_SHELL = Lazy(r"\b(?:net|tls|dgram|http2?|ws)[\"']\s*\)")
+_METHOD_DELETES = Lazy(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w]")
 # What is only printed.
-_PRINTED = re.compile(
+_PRINTED = Lazy(
     r"\b(?:print|say|puts|pp?|warn|console\.(?:log|error|info|warn)|echo|printf|println!?|IO\.puts|"
     r"Console\.WriteLine|System\.out\.println|cat|disp)\s*\(?\s*"
     r"(?:\"(?:[^\"\\`#@$]|\\.)*\"|'(?:[^'\\]|\\.)*'|%q(?:\([^)]*\)|\{[^}]*\}|\[[^]]*\]))\s*\)?\s*(?=;|$|\}|\n)"
 )
-_WRITES = re.compile(
+_WRITES = Lazy(
     r"\b(?:writeFileSync|writeFile|appendFileSync|appendFile|createWriteStream|File\.write|"
     r"IO\.write|file_put_contents|Deno\.writeTextFile\w*|Bun\.write|copyFileSync|"
     r"renameSync|symlinkSync|chmodSync|rename|chmod|copy|move_uploaded_file)\s*\(?\s*" + STRING
 )
-_OPENS = re.compile(
+_OPENS = Lazy(
     r"\bopen\s*\(?\s*(?:my\s*)?[\w$]*\s*,?\s*[\"']\s*(>>?|\+[<>])\s*[\"']?\s*,?\s*[\"']?([^\"')]{1,300})"
 )
-_OPENS_RUBY = re.compile(r"\b(?:File\.)?open\s*\(?\s*" + STRING + r"\s*,\s*[\"'][waA+r]*[wa+][^\"']*[\"']")
-_KILLS = re.compile(
-    r"\b(?:kill|Process\.kill|process\.kill|posix_kill)\s*\(?\s*(?:[\"']?\w+[\"']?\s*,\s*)?-1\b"
-)
-PATHS = re.compile(r"[\"'`]((?:/|~|\.\.?/)[^\"'`\s]{2,200})[\"'`]")
-_FORK = re.compile(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\bfork\b|\bfork\b\s*while\b")
+_OPENS_RUBY = Lazy(r"\b(?:File\.)?open\s*\(?\s*" + STRING + r"\s*,\s*[\"'][waA+r]*[wa+][^\"']*[\"']")
+_KILLS = Lazy(r"\b(?:kill|Process\.kill|process\.kill|posix_kill)\s*\(?\s*(?:[\"']?\w+[\"']?\s*,\s*)?-1\b")
+PATHS = Lazy(r"[\"'`]((?:/|~|\.\.?/)[^\"'`\s]{2,200})[\"'`]")
+_FORK = Lazy(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\bfork\b|\bfork\b\s*while\b")
 
 
 def text(run: Interpreter, call: Call, code: str, language: str) -> str:
@@ -184,7 +183,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
 
 
 # A whole directory that is deleted: what it is may be in the line.
-_TREES = re.compile(
+_TREES = Lazy(
     r"\b(?:rmtree|remove_tree|remove_dir_all|rm_rf|rm_r|remove_entry_secure|RemoveAll|deltree|removeSync|emptyDirSync|"
     r"rimraf(?:\.sync)?|deleteDir|deleteDirectory|rmdirRecurse|removeTree|removeDirectoryRecursive|removePathForcibly|"
     r"(?:rm|rmdir|remove)(?:Sync)?(?=\s*\([^()]*recursive))\s*\(?\s*\[?\s*" + STRING
@@ -194,11 +193,11 @@ _HOME_VALUE = (
     r"ENV\[[\"']HOME[\"']\]|ENV\.fetch\([\"']HOME[\"']\)|Dir\.home|\$ENV\{[\"']?HOME[\"']?\}|getenv\([\"']HOME[\"']\)|"
     r"\$_SERVER\[[\"']HOME[\"']\]|homedir\(\)|Deno\.env\.get\([\"']HOME[\"']\)|Path\.home\(\))"
 )
-_HOME_JOINED = re.compile(_HOME_VALUE + r"\s*(?:\+|\.|,)\s*([\"'`])/?")
-_HOME_WITHIN = re.compile(
+_HOME_JOINED = Lazy(_HOME_VALUE + r"\s*(?:\+|\.|,)\s*([\"'`])/?")
+_HOME_WITHIN = Lazy(
     r"\$\{\s*" + _HOME_VALUE + r"\s*\}|#\{\s*" + _HOME_VALUE + r"\s*\}|\$ENV\{[\"']?HOME[\"']?\}|\$HOME\b"
 )
-_EXPANDS = re.compile(
+_EXPANDS = Lazy(
     r"\b(?:File\.expand_path|path\.(?:join|resolve)|File\.join|path\.expanduser|glob)\s*\(\s*"
     + STRING
     + r"\s*\)"
@@ -211,26 +210,24 @@ def _expanded(code: str) -> str:
     return _EXPANDS.sub(lambda match: '"' + (match.group(1) or match.group(2) or "") + '"', code)
 
 
-_ENVIRONMENT = re.compile(
+_ENVIRONMENT = Lazy(
     r"process\.env(?![.\[\w])|\bENV(?:\.to_\w+|\b(?!\s*[\[{.]))|%ENV|\$_ENV\b(?!\s*\[)|getenv\(\)"
 )
-_SENDS = re.compile(
-    r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE
-)
-_READ = re.compile(
+_SENDS = Lazy(r"\bfetch\b|\bhttps?\b|axios|request|Net::HTTP|LWP|curl|socket|XMLHttpRequest", re.IGNORECASE)
+_READ = Lazy(
     r"\b(?:readFile\w*|File\.(?:read|open|binread)|IO\.read|file_get_contents|slurp|readTextFile\w*|Bun\.file|fopen|"
     r"createReadStream|read_file|readLines|open)\s*\(?\s*"
     r"(?:(?:my\s*)?[\w$]+\s*,\s*(?:[\"']<[\"']\s*,\s*)?)?" + STRING
 )
-_EXECUTED = re.compile(STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + STRING + r"\s*!!?(?=\s|$)")
-_ANY_STRING = re.compile(STRING)
-_NEXT = re.compile(
+_EXECUTED = Lazy(STRING + r"\s*\.\s*(?:execute\s*\(|!!?|lines_!)|" + STRING + r"\s*!!?(?=\s|$)")
+_ANY_STRING = Lazy(STRING)
+_NEXT = Lazy(
     r"\s*(,\s*(?:\{?\s*\w+\s*:\s*)?(?:c\(|&?\[|\(|~[cCsS]|@)?|\.\.?|\+|'?\(\s*(?:list\s+)?|\s)\s*" + STRING
 )
 _SCRIPTS = frozenset(("Node", "Bun", "Deno"))
 
 
-_RUN_AS = re.compile(r"\b(?:system|exec)\s*\{[^}]*\}\s*\(?\s*" + STRING)
+_RUN_AS = Lazy(r"\b(?:system|exec)\s*\{[^}]*\}\s*\(?\s*" + STRING)
 NATIVE = marks.names(
     "bash sh zsh dash ksh rm sudo su doas dd chmod chown curl wget reboot shutdown poweroff halt kill pkill "
     "killall git python python3 node perl ruby cat find xargs env mkfs docker kubectl"

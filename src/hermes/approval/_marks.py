@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+from ._lazy import Lazy
+
 UNKNOWN = "\U0010ff00"  # some text, within one word
 SPLIT = "\U0010ff01"  # some text that was not quoted: any number of words
 SECRET = "\U0010ff02"  # text of a credential
@@ -34,7 +36,7 @@ _FIRST = "\U0010ff00"
 _SHOWN = {ord(one): "…" for one in _UNKNOWNS} | {ord(mark): text for mark, text in _GLOBS.items()}
 _PLAIN = {ord(mark): text for mark, text in _GLOBS.items()}
 _ACTIVE = {ord(text): mark for mark, text in _GLOBS.items()}
-_BRACKETS = re.compile(r"\[[^]/]+\]|\[\][^]/]*\]")
+_BRACKETS = Lazy(r"\[[^]/]+\]|\[\][^]/]*\]")
 _NO_BRACKET = {ord(text): mark for mark, text in _GLOBS.items() if text != "["}
 _UNQUOTED = {**_ACTIVE, ord(UNKNOWN): SPLIT, ord(OUTPUT): OUTPUT + SPLIT}
 _OUTPUT = {ord(UNKNOWN): OUTPUT, ord(SPLIT): OUTPUT}

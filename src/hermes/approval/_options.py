@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from ._lazy import Lazy
 
 
 def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
@@ -65,6 +65,6 @@ def searched(words: list[str]) -> list[str]:
     return out
 
 
-_PATTERN = re.compile(r"-[a-zA-Z]*e")
-_PATTERN_FILE = re.compile(r"-[a-zA-Z]*f|--file(?:=.*)?")
+_PATTERN = Lazy(r"-[a-zA-Z]*e")
+_PATTERN_FILE = Lazy(r"-[a-zA-Z]*f|--file(?:=.*)?")
 _GREP_VALUED = frozenset(("-A", "-B", "-C", "-m", "-g", "-t", "-T", "--glob", "--type", "--iglob"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from ._lazy import Lazy
 from ._syntax import (
     Assign,
     Case,
@@ -35,18 +36,18 @@ from ._syntax import (
 )
 from ._words import WordReader
 
-_BLANK = re.compile(r"(?:[ \t]|\\\n)+")
+_BLANK = Lazy(r"(?:[ \t]|\\\n)+")
 _OPERATOR_SIGNS = frozenset(";&|\n()")
 _REDIRECT_SIGNS = frozenset("<>&{0123456789")
-_OPERATOR = re.compile(r"&&|\|\||;;&|;;|;&|\|&|[;&|\n()]")
-_REDIRECT = re.compile(r"(\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())")
-_ASSIGN = re.compile(r"([A-Za-z_]\w*)(\+?=|\[)")
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_RESERVED = re.compile(
+_OPERATOR = Lazy(r"&&|\|\||;;&|;;|;&|\|&|[;&|\n()]")
+_REDIRECT = Lazy(r"(\d+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())")
+_ASSIGN = Lazy(r"([A-Za-z_]\w*)(\+?=|\[)")
+_NAME = Lazy(r"[A-Za-z_]\w*")
+_RESERVED = Lazy(
     r"(?:if|then|elif|else|fi|while|until|done|do|for|select|case|esac|function|time|coproc|\[\[|[{}!])"
 )
-_AFTER = re.compile(r"(?=[ \t\n;|&()<>]|\\\n|$)")
-_FUNCTION = re.compile(r"([^\s\\'\"`$|&;()<>{}=!#][^\s\\'\"`$|&;()<>=]*)(?:[ \t]|\\\n)*\((?:[ \t]|\\\n)*\)")
+_AFTER = Lazy(r"(?=[ \t\n;|&()<>]|\\\n|$)")
+_FUNCTION = Lazy(r"([^\s\\'\"`$|&;()<>{}=!#][^\s\\'\"`$|&;()<>=]*)(?:[ \t]|\\\n)*\((?:[ \t]|\\\n)*\)")
 _DECLARES = frozenset(("declare", "typeset", "local", "export", "readonly"))
 _CLOSERS = frozenset(("then", "elif", "else", "fi", "do", "done", "esac", "}"))
 

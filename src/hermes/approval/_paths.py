@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ._lazy import Lazy
 from ._marks import STAR, UNKNOWN, globbed, marked, names, plain, unknown
 
 # Directories that belong to the system as a whole: nobody deletes one of these in earnest.
@@ -22,18 +23,18 @@ TOP = names(
     "/lost+found /System /Library /Applications /Users /Volumes "
     "/private /private/etc /private/var /cores /efi /boot/efi /snap"
 )
-_ALL = re.compile(r"(?:[*?.]|\[[^]]*\])*\*(?:[*?.]|\[[^]]*\])*")
-_BLOCK_DEVICE = re.compile(
+_ALL = Lazy(r"(?:[*?.]|\[[^]]*\])*\*(?:[*?.]|\[[^]]*\])*")
+_BLOCK_DEVICE = Lazy(
     r"/dev/(?:[shv]d[a-z\U0010ff10-\U0010ff12]|xvd|nvme|mmcblk|md\d|md/|dm-|mapper/|r?disk|loop\d|"
     r"nbd|disk/|zd\d|sr\d|cciss/|bcache|mtd|ubi|pmem|zvol/|ada\d|da\d)"
 )
-_HARMLESS_DEVICE = re.compile(
+_HARMLESS_DEVICE = Lazy(
     r"/dev/(?:null|zero|full|stdin|stdout|stderr|tty\w*|fd(?:/.*)?|"
     r"shm(?:/.*)?|u?random|ptmx|pts/\d+|console|tcp/.*|udp/.*)"
 )
-_PROC = re.compile(r"/proc/(?:self|thread-self|\d+)/(root|cwd)(?=/|\Z)")
-_ANY_HOME = re.compile(r"/home/[^/]+|/Users/[^/]+|/root(?=/|\Z)|[^/]*[\U0010ff00-\U0010ff0f][^/]*(?=/)")
-_HOME_OF = re.compile(r"/home/[^/]+|/Users/[^/]+|/root")
+_PROC = Lazy(r"/proc/(?:self|thread-self|\d+)/(root|cwd)(?=/|\Z)")
+_ANY_HOME = Lazy(r"/home/[^/]+|/Users/[^/]+|/root(?=/|\Z)|[^/]*[\U0010ff00-\U0010ff0f][^/]*(?=/)")
+_HOME_OF = Lazy(r"/home/[^/]+|/Users/[^/]+|/root")
 
 
 def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
@@ -221,9 +222,7 @@ def strip_all(path: str) -> str:
         path = head or "/"
 
 
-_EVERYTHING = re.compile(
-    r"/|~|/(?:home|root|Users)(?:/[\w.-]+)?|/(?:etc|usr|var|bin|sbin|lib|lib64|boot|opt|srv)"
-)
+_EVERYTHING = Lazy(r"/|~|/(?:home|root|Users)(?:/[\w.-]+)?|/(?:etc|usr|var|bin|sbin|lib|lib64|boot|opt|srv)")
 
 
 def everything(path: str) -> bool:

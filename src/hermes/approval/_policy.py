@@ -15,6 +15,7 @@ from ._call import Call
 from ._effect import Effect
 from ._effects import EFFECTS
 from ._environment import variable_rule
+from ._lazy import Lazy
 from ._marks import ENVIRON, KEY, OUTPUT, PIDS, PRIVATE, SECRET, SPLIT, UNKNOWN
 from ._rules import Rule, Rules, Shape
 from ._syntax import Span
@@ -411,15 +412,15 @@ _EXPRESSIONS = marks.names(
     "yq dasel jq gojq psql mysql mariadb sqlite3 duckdb mongosh xidel xmllint xmlstarlet gnuplot octave m4 "
     "terraform tofu nix-instantiate usql clickhouse-client clickhouse cqlsh maxima gp sage scilab-cli"
 )
-_QUOTED = re.compile(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
-_DESTROYS = re.compile(
+_QUOTED = Lazy(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
+_DESTROYS = Lazy(
     r"(?:[\w.-]+[-:])?(?:destroy|delete|purge|nuke|wipe|teardown|"
     r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"
     r"(?:[-:][\w.-]+)?|decommission|dropall|deleteall"
 )
 _SEARCHES = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "wc"))
 _ONLY_LOOKS = ("--dry-run", "--check", "--help", "--dryrun", "--summary", "--list", "--describe", "--plan")
-_DESTROYS_FLAG = re.compile(
+_DESTROYS_FLAG = Lazy(
     r"--(?:delete|purge|destroy|wipe|erase|drop|unregister|"
     r"factory-reset|remove-all|nuke|obliterate)(?:-all)?$"
 )

@@ -8,6 +8,7 @@ from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
 from ._carriers import Handler
+from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
 from ._options import options_of, searched
 from ._run import Interpreter
@@ -89,9 +90,7 @@ def tee(run: Interpreter, call: Call) -> str:
     return call.stdin if call.stdin is not None else UNKNOWN
 
 
-_DECODING = re.compile(
-    r"-[a-zA-Z]*[dD][a-zA-Z]*|--decode|--decompress|-r|-rp|-[a-z]*r[a-z]*|--uncompress|-d.*"
-)
+_DECODING = Lazy(r"-[a-zA-Z]*[dD][a-zA-Z]*|--decode|--decompress|-r|-rp|-[a-z]*r[a-z]*|--uncompress|-d.*")
 
 
 def decoder(run: Interpreter, call: Call) -> str:
@@ -343,7 +342,7 @@ def clone(run: Interpreter, call: Call) -> str:
     return UNKNOWN + REMOTE
 
 
-_AWAY = re.compile(r"[a-z][\w+.-]*://|[\w.@-]{2,}:")
+_AWAY = Lazy(r"[a-z][\w+.-]*://|[\w.@-]{2,}:")
 
 
 def brought(run: Interpreter, call: Call) -> str:

@@ -12,6 +12,7 @@ import msgspec
 from . import _marks as marks
 from ._call import Call
 from ._carriers import _ALL_MARKS
+from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
 from ._run import Interpreter
 
@@ -73,7 +74,7 @@ _FETCHES = (
     "urlopen",
     "aiohttp.",
 )
-_SECRET_IMPORTS = re.compile(r"(?:hermes|hermes_cli|tools)\.approval|hermes\.(?:config|credentials)")
+_SECRET_IMPORTS = Lazy(r"(?:hermes|hermes_cli|tools)\.approval|hermes\.(?:config|credentials)")
 
 
 def python(run: Interpreter, call: Call, code: str) -> str:

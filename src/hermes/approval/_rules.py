@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
+import hashlib
 import re
 import shlex
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+
+from hermes.config import home, keep
 
 from . import _marks as marks
 from ._call import Call
@@ -366,8 +369,26 @@ def shipped_rules() -> tuple[Rules, Rules, Rules]:
 
 @lru_cache(maxsize=1)
 def shipped() -> Shipped:
-    """Return the rules that come with hermes. Reads the file once."""
-    raw = tomllib.loads(Path(__file__).with_name("rules.toml").read_text("utf-8"))
+    """Return the rules that come with hermes. Reads the file once.
+
+    To parse it takes longer than most of a command's start, so what came of it is kept in hermes's home,
+    which is protected as the settings there are.
+    """
+    data = Path(__file__).with_name("rules.toml").read_bytes()
+    kept = home() / "cache" / f"rules-{hashlib.sha256(data).hexdigest()[:16]}.json"
+    try:
+        return msgspec.json.decode(kept.read_bytes(), type=Shipped)
+    except (OSError, msgspec.DecodeError):
+        found = _parsed(data.decode("utf-8"))
+    with contextlib.suppress(OSError):  # without it the next start is slower, no more
+        keep(kept, msgspec.json.encode(found))
+    return found
+
+
+def _parsed(text: str) -> Shipped:
+    import tomllib
+
+    raw = tomllib.loads(text)
     return Shipped(
         rules=tuple(msgspec.convert(raw["rule"], list[Rule])),
         wrappers=raw["wrappers"],

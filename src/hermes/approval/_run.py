@@ -20,6 +20,7 @@ from . import _marks as marks
 from . import _paths as paths
 from ._call import Call, Sink
 from ._expand import Expander, fits, matches
+from ._lazy import Lazy
 from ._marks import REMOTE, SECRET, SPLIT, UNKNOWN
 from ._nodes import MAX_OUTPUT, constant, joined, keyed, leaves, many, quoted, written
 from ._parser import Parser
@@ -55,11 +56,11 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 24
 BINARY = "\x7fELF"
-_BINARY = re.compile(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
+_BINARY = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
 MAX_ROUNDS = 12
 
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|--|[-+*/%&|^]=)")
+_ASSIGNED = Lazy(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|--|[-+*/%&|^]=)")
 # Functions of these names change what the commands of a session mean.
 _SHADOWED = marks.names(
     "sudo su doas ssh scp git ls cat rm cp mv cd grep python python3 pip curl gpg passwd test kill hermes"

@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x0d\x0e-\x1f\x7f\x80-\x9f]")
-_INVISIBLE = re.compile(
+from ._lazy import Lazy
+
+_CONTROL = Lazy(r"[\x00-\x08\x0b-\x0d\x0e-\x1f\x7f\x80-\x9f]")
+_INVISIBLE = Lazy(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-"
     "\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0"
     "\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U0010fe00-\U0010ffff]"
 )
-_SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u0085]")
+_SPACES = Lazy("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u0085]")
 _WIDE = "\uff01-\uff5e\U0001d400-\U0001d7ff"
 # Letters and signs of other scripts that look like Latin ones.
 _ALIKE = (
@@ -21,16 +23,16 @@ _ALIKE = (
     "\u02d0\ufe55\u2039\u203a\u2018-\u201b\u2032\u02b9-\u02bc\ufe63"
 )
 _DASHES = "\u2010-\u2015\u2212"
-_DASH = re.compile(f"(?<=[ \\t])[{_DASHES}](?=[A-Za-z-])")
-_HOST = re.compile(
+_DASH = Lazy(f"(?<=[ \\t])[{_DASHES}](?=[A-Za-z-])")
+_HOST = Lazy(
     r"(?:https?|ftp|ssh|git|"
     r"wss?)://[^\s/'\"]*[^\x00-\x7f\u2026][^\s/'\"]*|(?<![\w.-])xn--[a-z0-9-]+\.|\.xn--[a-z0-9-]+",
     re.IGNORECASE,
 )
-_ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")
-_EMOJI = re.compile("[\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u200d\ufe0f]")
+_ANSI = Lazy(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")
+_EMOJI = Lazy("[\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u200d\ufe0f]")
 # What matters for telling quoted text, comments and documents from the rest.
-_SIGNS = re.compile(f"""['"\\\\\n#]|<<-?\\s*['"]?(\\w+)|[{_WIDE}{_ALIKE}{_DASHES}]""")
+_SIGNS = Lazy(f"""['"\\\\\n#]|<<-?\\s*['"]?(\\w+)|[{_WIDE}{_ALIKE}{_DASHES}]""")
 
 
 def suspicious(text: str) -> tuple[str, tuple[int, int]] | None:

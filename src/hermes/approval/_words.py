@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ._lazy import Lazy
 from ._syntax import Arith, Lit, Part, Proc, Redirect, Seq, Span, Sub, Unparsable, Var, Word
 
 if TYPE_CHECKING:
@@ -13,20 +14,20 @@ if TYPE_CHECKING:
 MAX_DEPTH = 30
 MAX_PARTS = 8_000
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=^-]+(?=[ \t\n;&|<>)]|\Z)")
-_BARE = re.compile(r"[^ \t\n\\'\"`$|&;()<>]+")
-_QUOTED = re.compile(r"[^\"\\$`]+")
-_BRACED = re.compile(r"[^}\\'\"`$<>]+")
-_BRACED_QUOTED = re.compile(r"[^}\\\"`$]+")
-_SUBSCRIPT = re.compile(r"[^\]\[\\'\"`$]+")
-_DOCUMENT = re.compile(r"[^\\$`]+")
-_ARITH = re.compile(r"[^()\\'\"`$]+")
-_PATTERN = re.compile(r"[^ \t\n\\'\"`$<>&;|()]+")
-_NAME = re.compile(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
-_BRACE_NAME = re.compile(r"[A-Za-z_]\w*|\d+|[@*#?$!-]")
-_OP = re.compile(r":[-=+?]|[-=+?]|##?|%%?|//|/#|/%|/|\^\^?|,,?|~~?|@[A-Za-z]|:")
+_PLAIN = Lazy(r"[A-Za-z0-9_./:@%+,=^-]+(?=[ \t\n;&|<>)]|\Z)")
+_BARE = Lazy(r"[^ \t\n\\'\"`$|&;()<>]+")
+_QUOTED = Lazy(r"[^\"\\$`]+")
+_BRACED = Lazy(r"[^}\\'\"`$<>]+")
+_BRACED_QUOTED = Lazy(r"[^}\\\"`$]+")
+_SUBSCRIPT = Lazy(r"[^\]\[\\'\"`$]+")
+_DOCUMENT = Lazy(r"[^\\$`]+")
+_ARITH = Lazy(r"[^()\\'\"`$]+")
+_PATTERN = Lazy(r"[^ \t\n\\'\"`$<>&;|()]+")
+_NAME = Lazy(r"[A-Za-z_]\w*|\d|[@*#?$!-]")
+_BRACE_NAME = Lazy(r"[A-Za-z_]\w*|\d+|[@*#?$!-]")
+_OP = Lazy(r":[-=+?]|[-=+?]|##?|%%?|//|/#|/%|/|\^\^?|,,?|~~?|@[A-Za-z]|:")
 _PATTERN_OPS = frozenset("#%/^,~")
-_ANSI = re.compile(
+_ANSI = Lazy(
     r"\\(?:x([0-9A-Fa-f]{1,2})|([0-7]{1,3})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(.)|(.))|([^\\]+)|(\\)",
     re.DOTALL,
 )
@@ -101,7 +102,7 @@ class WordReader:
             raise Unparsable(f"unexpected {self.text[self.pos]!r}", self.pos)
         return word
 
-    def compose(self, chunk: re.Pattern[str], closer: str) -> Word | None:
+    def compose(self, chunk: Lazy, closer: str) -> Word | None:
         """Read parts outside double quotes, up to ``closer`` or what ends a word."""
         text, start = self.text, self.pos
         parts: list[Part] = []

@@ -7,7 +7,6 @@ is asked.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -20,6 +19,7 @@ from ._call import Call
 from ._carriers import carriers, file
 from ._code import CODE
 from ._inline import Inline
+from ._lazy import Lazy
 from ._paths import Classes, normal, on_disk
 from ._policy import Finding, Policy
 from ._programs import PROGRAMS
@@ -37,7 +37,7 @@ MAX_LENGTH = 256 * 1024
 _RANK = {"allow": 0, "ask": 1, "block": 2}
 _SEVERITY = {"low": 0, "medium": 1, "high": 2, "hardline": 3}
 # What is blocked even where a line cannot be read. Each pattern is bounded, so a search is linear.
-_FLOOR = re.compile(
+_FLOOR = Lazy(
     r"(?:^|[\s;&|({'\"`])(?:/\S{0,40}/)?(?:"
     r"rm\s{1,9}(?:-[\w-]{1,30}\s{1,9}){0,6}(?:--\s{1,3})?['\"]?(?:/(?:\*|[\s)`;&|]|$|['\"])|~/?(?:\*|"
     r"[\s)`;&|]|$)|\$HOME/?(?:\*|\s|$)|/(?:etc|usr|bin|home|var|boot|lib|root)/?\*?(?:[\s)`;&|]|$|['\"]))"

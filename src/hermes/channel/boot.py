@@ -14,14 +14,13 @@ import contextlib
 import functools
 import hashlib
 import json
-import os
 import sys
 import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.config import home
+from hermes.config import home, keep
 from hermes.errors import BackendError, SandboxGone
 
 if TYPE_CHECKING:
@@ -145,22 +144,12 @@ def _packed() -> tuple[dict[str, str], bytes]:
     late = {name: source for name, source in stripped.items() if name not in early}
     rest = _block(late)
     with contextlib.suppress(OSError):  # without it the next start is slower, no more
-        _keep(kept, json.dumps([early, base64.b64encode(rest).decode()]).encode())
+        keep(kept, json.dumps([early, base64.b64encode(rest).decode()]).encode())
     return early, rest
 
 
 def _block(content: Any) -> bytes:
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 9)
-
-
-def _keep(path: Path, data: bytes) -> None:
-    path.parent.mkdir(0o700, parents=True, exist_ok=True)
-    for old in path.parent.glob("guest-*.json"):
-        old.unlink(missing_ok=True)
-    new = path.with_name(f"{path.name}.{os.getpid()}")
-    with open(new, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(data)
-    new.replace(path)
 
 
 def _imports(tree: ast.Module) -> list[str]:

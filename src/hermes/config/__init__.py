@@ -15,7 +15,7 @@ from ._schema import (
     Ssh,
     SshHost,
 )
-from ._units import home, parse_duration, parse_size, parse_value
+from ._units import home, keep, parse_duration, parse_size, parse_value
 
 __all__ = [
     "Approvals",
@@ -31,6 +31,7 @@ __all__ = [
     "SshHost",
     "environment",
     "home",
+    "keep",
     "load",
     "parse_duration",
     "parse_size",

@@ -37,6 +37,20 @@ def home() -> Path:
         ) from error
 
 
+def keep(path: Path, data: bytes) -> None:
+    """Write a file of the cache, whole or not at all, in place of those with the same name before the ``-``.
+
+    :raises OSError: it cannot be written
+    """
+    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    for old in path.parent.glob(f"{path.name.partition('-')[0]}-*.json"):
+        old.unlink(missing_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    with open(new, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(data)
+    new.replace(path)
+
+
 def parse_duration(value: float | str) -> float:
     """Return seconds from a number, or from text such as ``90``, ``1.5s``, ``10m`` or ``1h30m``.
 
