@@ -347,10 +347,11 @@ class DockerBackend(Backend):
             return ""
         try:
             seen = await self._engine.inspect(self._made["container"])
+            alone = self._made["host_run"] is not None and not await self._answers()
             for _ in range(4):
-                if seen is None or seen.get("State", {}).get("Running"):
+                if seen is None or (seen.get("State", {}).get("Running") and not alone):
                     break
-                # Who removes a container kills it first.
+                # Who removes a container kills it first, and its guest may end before it does.
                 await asyncio.sleep(0.25)
                 seen = await self._engine.inspect(self._made["container"])
         except HermesError:
@@ -361,10 +362,7 @@ class DockerBackend(Backend):
         if state.get("Paused"):
             return ""
         if state.get("Running"):
-            host_run = self._made["host_run"]
-            if host_run is None or await self._answers():
-                return ""
-            return f"its guest process has ended ({reason})"
+            return f"its guest process has ended ({reason})" if alone else ""
         if state.get("OOMKilled"):
             return "its container ran out of memory and was killed"
         code = int(state.get("ExitCode") or 0)
