@@ -230,7 +230,7 @@ async def test_remove(box: Sandbox, folder: str) -> None:
 @pytest.mark.parametrize("path", ["/", ".", "..", "/..", "~"])
 @case
 async def test_remove_of_what_must_stay(box: Sandbox, path: str) -> None:
-    """No slip of a path removes everything: approval forbids it where it applies, and the guest everywhere."""
+    """No slip of a path removes everything: the guest forbids it, and approval where it applies."""
     if path == "~":
         path = await out(box, "echo ~")
     with pytest.raises(HermesError) as caught:
