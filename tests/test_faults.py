@@ -390,3 +390,14 @@ async def test_nothing_is_left_open() -> None:
         assert after[0] <= before[0] + 2
         assert after[1] <= before[1] + 2
         assert [job for job in await box.jobs() if job.state == "running"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_a_command_that_is_stopped_as_it_ends_does_not_hold_up_the_next() -> None:
+    """Its dump of the session may be cut off, and then never comes."""
+    async with Sandbox("local", workspace="private") as box:
+        for number in range(60):
+            await box.run(f"sleep {0.0975 + number % 12 * 0.0005:.4f}; echo done", timeout=0.1)
+            async with asyncio.timeout(5):
+                assert (await box.run("echo $((1+1))")).text == "2\n"

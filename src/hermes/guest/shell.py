@@ -47,6 +47,7 @@ from .task import DRAIN_GRACE, ERR, OUT, PIPE_SIZE, Reader, Task
 
 STOP = signal.SIGURG  # ignored by default: harmless when a command resets its trap
 STOP_GRACE = 1.0  # seconds a shell gets to unwind before it is killed
+DUMP_SECONDS = 3.0  # without a byte of what the session has defined after a command
 
 
 class Starts:
@@ -136,6 +137,7 @@ class Shell:
         self._number = 0  # how many commands this shell was given; it counts too
         self._reports = 0  # how many reports came from it: one more, after its start
         self._dumps = 0  # how many dumps
+        self._ended = 0.0  # when the last command did, or the last piece of its dump came (monotonic)
         self._patience = 0  # milliseconds that the next command waits for the dump of the last one
         self._reported: Optional[int] = None
         self._signalled = False
@@ -531,6 +533,7 @@ class Shell:
             return
         self.current = None
         self._patience = 1000
+        self._ended = time.monotonic()
         self.last = status
         for timer in self._timers:
             timer.cancel()
@@ -545,7 +548,12 @@ class Shell:
 
     @property
     def _fresh(self) -> bool:
-        """Whether every report was followed by its dump."""
+        """Whether every report was followed by its dump.
+
+        A command that is stopped just as it ends can cut the dump off, which then never comes.
+        """
+        if self._dumps < self._reports and time.monotonic() - self._ended > DUMP_SECONDS:
+            self._dump, self._dumps = [], self._reports
         return self._dumps >= self._reports
 
     def _drain_state(self) -> None:
@@ -553,6 +561,7 @@ class Shell:
         try:
             while self._state >= 0:
                 self._dump.append(os.read(self._state, PIPE_SIZE))
+                self._ended = time.monotonic()
                 if len(self._dump[-1]) < PIPE_SIZE:
                     break
         except BlockingIOError:
