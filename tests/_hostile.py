@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes import Sandbox
+from hermes import AllowAll, Sandbox
 from hermes.backends.base import ByteChannel, GuestDirs, PlaceState
 from hermes.backends.channels import SocketChannel
 from hermes.backends.local import LocalBackend
@@ -127,7 +127,7 @@ async def hostile(
     patch.setattr(HostileBackend, "directory", directory, raising=False)
     patch.setattr("hermes.backends.load", lambda name: HostileBackend)
     server = await asyncio.start_unix_server(serve, directory / SOCKET)
-    box = Sandbox("hostile", approval="off", reconnect_for=reconnect_for)
+    box = Sandbox("hostile", approval="off", judge=AllowAll(), reconnect_for=reconnect_for)
     try:
         yield box
     finally:

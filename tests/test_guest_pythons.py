@@ -10,7 +10,7 @@ from hermes.config import Config, Local
 
 async def test_the_guest_works_on(guest_python: str, tmp_path: Path) -> None:
     config = Config(local=Local(python=guest_python))
-    async with hermes.Sandbox("local", cwd=str(tmp_path), config=config) as box:
+    async with hermes.Sandbox("local", approval="off", cwd=str(tmp_path), config=config) as box:
         version = await box.exec([guest_python, "-c", "import platform; print(platform.python_version())"])
         assert box.describe()["python"] == version.text.strip()
 

@@ -27,7 +27,7 @@ def hermes_home(request: pytest.FixtureRequest) -> Iterator[Path]:
         patch.setenv("HERMES_HOME", str(home))
         # What a test does in places of its own is not asked about, but in those of approval and of settings,
         # and as a reader of the documentation would be.
-        asked = ("approval", "/config/", "test_config.py", "test_docs.py")
+        asked = ("approval", "/config/", "test_config.py", "test_docs.py", "test_sandbox.py")
         if not any(part in request.path.as_posix() for part in asked):
             patch.setenv("HERMES_APPROVALS", "off")
         yield home
