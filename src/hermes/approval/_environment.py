@@ -153,10 +153,6 @@ _COMPILERS = marks.names(
     "CC CXX CPP LD AR AS FC NM RANLIB STRIP OBJCOPY LINKER CARGO_TARGET_RUNNER CMAKE_C_COMPILER_LAUNCHER "
     "CMAKE_CXX_COMPILER_LAUNCHER CC_WRAPPER PYTHON NODE RUSTC_LINKER"
 )
-_OFFICIAL = Lazy(
-    r"https://(?:[\w-]+\.)*(?:pypi\.org|pythonhosted\.org|npmjs\.org|yarnpkg\.com|crates\.io|rubygems\.org|"
-    r"huggingface\.co|pytorch\.org)(?:/|$)"
-)
 
 
 def _open_to_all(piece: str) -> bool:
@@ -164,8 +160,8 @@ def _open_to_all(piece: str) -> bool:
 
 
 def _proxy_known(value: str) -> bool:
-    """Say whether a proxy or registry is this machine, one of the private network, or the official one."""
-    if marks.unknown(value) or _OFFICIAL.match(value):
+    """Say whether a proxy or registry is this machine, or one of the private network."""
+    if marks.unknown(value):
         return True
     host = re.sub(r"^\w+://", "", value).rpartition("@")[2].partition("/")[0].partition(":")[0]
     return (
