@@ -394,10 +394,30 @@ async def test_nothing_is_left_open() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
-async def test_a_command_that_is_stopped_as_it_ends_does_not_hold_up_the_next() -> None:
-    """Its dump of the session may be cut off, and then never comes."""
+async def test_a_command_that_is_stopped_as_it_ends_costs_the_session_nothing() -> None:
+    """Neither the dump of what it defined, nor its shell, nor the next command."""
     async with Sandbox("local", workspace="private") as box:
+        shell = (await box.run("echo $$")).text
         for number in range(60):
-            await box.run(f"sleep {0.0975 + number % 12 * 0.0005:.4f}; echo done", timeout=0.1)
-            async with asyncio.timeout(5):
-                assert (await box.run("echo $((1+1))")).text == "2\n"
+            await box.run(f"v={number}; sleep {0.096 + number % 20 * 0.0004:.4f}; echo done", timeout=0.1)
+            async with asyncio.timeout(2):
+                assert (await box.run("echo $v")).text == f"{number}\n"
+            assert (await box.run("sleep 5; echo on", timeout=0)).text == ""
+        after = await box.run("echo $$; shopt extdebug; trap -p DEBUG")
+        assert after.text == f"{shell}extdebug       \toff\n"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_a_command_that_is_stopped_as_it_starts_another_keeps_its_shell() -> None:
+    """What the shell forks while the rest is killed is found too."""
+
+    def refuse(data: bytes) -> None:
+        raise ZeroDivisionError
+
+    async with Sandbox("local", workspace="private") as box:
+        shell = (await box.run("echo $$")).text
+        for _ in range(150):
+            with pytest.raises(ZeroDivisionError):
+                await box.run("echo go; sleep 3600", on_output=refuse)
+            assert (await box.run("echo $$")).text == shell

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from . import backends
+from ._tasks import settled
 from .config import Config, Lifetime
 from .errors import HermesError, SandboxDiffers, SandboxGone, Unreachable
 from .state import SandboxRecord, Store, owner
@@ -206,13 +207,18 @@ async def _create(
         last_used=time.time(),
     )
     # Written before anything is started: what a crash leaves can then be found.
-    await asyncio.to_thread(store.put, record)
+    made = False
     try:
+        await settled(asyncio.to_thread(store.put, record))
         record.locator = await place.create()
-        await asyncio.to_thread(store.put, record)
+        made = True
+        await settled(asyncio.to_thread(store.put, record))
     except BaseException as error:
+        if made:
+            with contextlib.suppress(HermesError):
+                await settled(place.destroy(keep_files=again))
         if not again and not (isinstance(error, HermesError) and error.context.get("left")):
-            await asyncio.to_thread(store.remove, record)
+            await settled(asyncio.to_thread(store.remove, record))
         raise
     return place, record
 

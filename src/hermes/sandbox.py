@@ -16,6 +16,7 @@ import msgspec
 
 from . import approval as approvals
 from . import auto, backends
+from ._tasks import settled
 from .config import Config, Lifetime, load, sudo_password
 from .errors import CommandError, HermesError, JobError, SandboxGone
 from .places import Origin, Wanted, find_or_create, locked
@@ -154,9 +155,9 @@ class Sandbox:
             except BaseException:
                 if origin != "there":
                     with contextlib.suppress(Exception):
-                        await place.destroy(keep_files=origin == "anew")
+                        await settled(place.destroy(keep_files=origin == "anew"))
                 if origin == "new":
-                    await asyncio.to_thread(store.remove, record)
+                    await settled(asyncio.to_thread(store.remove, record))
                 raise
             await self._copy_in()
         return self

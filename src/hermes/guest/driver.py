@@ -19,20 +19,21 @@ __h_dump() {
   (( $# )) && { builtin printf 'builtin set --'; builtin printf ' %q' "$@"; builtin echo; }
   builtin printf '\0'
 }
-# traps are listed at top level, since a function has its own
-__h_s='\builtin eval "$__h_pre"; HERMES_TASK=@MARK@.$((__h_task + 1)); \builtin trap "\\builtin eval \"\$__h_stop\"" URG;'
+# A stop that comes now waits for the end: it would cut the dump. Traps are listed at top level, since a function has its own.
+__h_s='__h_stop="__h_late=\$__h_halt" __h_late=; \builtin eval "$__h_pre"; HERMES_TASK=@MARK@.$((__h_task + 1)); \builtin trap "\\builtin eval \"\$__h_stop\"" URG;'
 __h_s+=' \builtin trap -p >"$__h_d/state" || \builtin :; __h_dump "$@" >"$__h_d/state" || \builtin :;'
-__h_s+=' __h_return "$__h_status"'
+__h_s+=' __h_stop=$__h_halt; \builtin eval "$__h_late"; __h_return "$__h_status"'
 __h_r='__h_status=$?; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_d/ctl"'
 __h_r+=' || \builtin exit "$__h_status"; \exec </dev/null || \builtin :; \builtin eval "$__h_s"'
 __h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >"$__h_d/ctl" || \builtin :;'
 __h_exit+=' \builtin eval "$__h_s" 2>/dev/null'
-__h_stop='__h_pre=$__h_rest __h_keep=:$BASHOPTS:$SHELLOPTS:; \builtin shopt -s extdebug; \builtin set -T;'
-__h_stop+=' \builtin trap "__h_return \"\$((\${#BASH_SOURCE[@]} > 1 ? 2 : 0))\"" DEBUG'
+__h_halt='__h_pre=$__h_rest __h_keep=:$BASHOPTS:$SHELLOPTS:; \builtin shopt -s extdebug; \builtin set -T;'
+__h_halt+=' \builtin trap "__h_return \"\$((\${#BASH_SOURCE[@]} > 1 ? 2 : 0))\"" DEBUG'
 __h_rest='__h_pre=; \builtin trap - DEBUG; \builtin set +T +E;'
 __h_rest+=' \builtin test "${__h_keep#*:extdebug:}" != "$__h_keep" || \builtin shopt -u extdebug;'
 __h_rest+=' \builtin test "${__h_keep#*:functrace:}" = "$__h_keep" || \builtin set -T;'
 __h_rest+=' \builtin test "${__h_keep#*:errtrace:}" = "$__h_keep" || \builtin set -E'
+__h_stop=$__h_halt
 trap '\builtin eval "$__h_stop"' URG
 trap '\builtin eval "$__h_exit"' EXIT
 """
@@ -60,7 +61,7 @@ BASH_JOBS = (
     '__h_jobs >"$__h_d/ctl"; \\builtin unset -f __h_jobs; __h_return "$__h_status"\n'
 )
 SH_JOBS = BASH_JOBS.replace("builtin ", "")
-REST = '\\eval "$__h_rest"\n'
+REST = '\\eval "$__h_pre"\n'
 
 # What a successor must not take over: the shell sets it, or assigning has side effects.
 SKIP = re.compile(

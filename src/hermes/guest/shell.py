@@ -47,6 +47,8 @@ from .task import DRAIN_GRACE, ERR, OUT, PIPE_SIZE, Reader, Task
 
 STOP = signal.SIGURG  # ignored by default: harmless when a command resets its trap
 STOP_GRACE = 1.0  # seconds a shell gets to unwind before it is killed
+START_SECONDS = 10.0  # until a shell that was started is ready
+JOBS_SECONDS = 1.0  # until it says what a command left in the background
 DUMP_SECONDS = 3.0  # without a byte of what the session has defined after a command
 
 
@@ -180,17 +182,24 @@ class Shell:
         while not os.path.isdir(self.cwd):
             self.cwd = os.path.dirname(self.cwd)
         env = dict(self.env, PWD=self.cwd)
-        self.nanny = Nanny(self.guest.loop, argv, env, self.cwd, {0: null, 1: null, 2: null, 3: read}, False)
-        self.nannies.append(self.nanny)
+        nanny = Nanny(self.guest.loop, argv, env, self.cwd, {0: null, 1: null, 2: null, 3: read}, False)
+        self.nanny = nanny
+        self.nannies.append(nanny)
         os.close(read)
         os.close(null)
-        self.nanny.on_exit = self._died
-        self.nanny.on_end = self._cleaned
+        nanny.on_exit = self._died
+        nanny.on_end = self._cleaned
         driver = (BASH if self.is_bash else SH).replace("@DIR@", quote(self.dir)).replace("@MARK@", self.mark)
         if self.state is not None:
             self._write_file("restore", self.state.script())
             driver += '\\. "$__h_d/restore" >/dev/null 2>&1\n' + change_directory(self.cwd)
         self._send(driver + "\\:\n" + DONE)
+        self.guest.loop.call_later(START_SECONDS, lambda: self._look_for_start(nanny))
+
+    def _look_for_start(self, nanny: Nanny) -> None:
+        """Kill a shell that is not ready by now: what it was to take over may be what holds it up."""
+        if nanny is self.nanny and not self.ready and not self.closing:
+            nanny.kill()
 
     @property
     def settling(self) -> bool:
@@ -361,19 +370,38 @@ class Shell:
             task.finish(130, self.cwd)
             return
         nanny = self.nanny
-        if nanny is None or not nanny.child or self._reported is not None:
+        if nanny is None or not nanny.child or self._reported is not None or self._signalled:
             return
         self._signalled = True
+        self._unwind(task, time.monotonic() + STOP_GRACE / 4)
+
+    def _unwind(self, task: ShellTask, patience: float) -> None:
+        """Signal the shell, which may be dumping what the last command left: then the signal would be for that."""
+        nanny = self.nanny
+        if self.current is not task or self._reported is not None or nanny is None:
+            return
+        self._drain_state()
+        if not self._fresh and time.monotonic() < patience:
+            self._timers.append(self.guest.loop.call_later(0.001, lambda: self._unwind(task, patience)))
+            return
         self._debug_trap = self.state.debug_trap() if self.state is not None else ""
         if not (self.is_bash and catches(nanny.child, STOP)):
             self._kill_shell(task)
             return
         # The shell first: one with job control would take a frozen child for a stopped job and go on.
         send_signal(nanny.child, STOP)
-        kill_all(lambda: self.members(task))
+        self._kill_members(task, 0.01)
         if task.input is not None:
             task.input.close()
         self._timers.append(self.guest.loop.call_later(STOP_GRACE, lambda: self._kill_shell(task)))
+
+    def _kill_members(self, task: ShellTask, again: float) -> None:
+        """Kill what a command started; again after a while, for what the shell was just about to start."""
+        if self.current is task and self._reported is None:
+            kill_all(lambda: self.members(task))
+            self._timers.append(
+                self.guest.loop.call_later(again, lambda: self._kill_members(task, again * 2))
+            )
 
     def _kill_shell(self, task: ShellTask) -> None:
         if self.current is task and self.nanny is not None:
@@ -489,6 +517,7 @@ class Shell:
             self._end(task, status)
         else:
             self._send(BASH_JOBS if self.is_bash else SH_JOBS)
+            self._timers.append(self.guest.loop.call_later(JOBS_SECONDS, lambda: self._end(task, status)))
 
     def _jobs(self, pids: bytes) -> None:
         """End a command whose pipes are still open: at once when it left jobs, which may keep them for ever.

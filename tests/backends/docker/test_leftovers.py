@@ -6,6 +6,8 @@ import asyncio
 import os
 import secrets
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,29 @@ async def test_giving_up_in_the_middle_of_a_start_leaves_nothing(
         await box.destroy()
     assert made < 7
     await asyncio.sleep(1)
+    assert await nothing_left(place, hermes_home, runtime) == {}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_giving_up_while_the_record_is_written_leaves_nothing(
+    place: str, hermes_home: Path, runtime: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Before the container is made, and after."""
+    writing, put, calls = threading.Event(), Store.put, []
+
+    def slow(store: Store, record: SandboxRecord) -> None:
+        calls.append(record)
+        if len(calls) == number:
+            writing.set()
+            time.sleep(0.5)
+        put(store, record)
+
+    monkeypatch.setattr(Store, "put", slow)
+    opening = asyncio.create_task(sandbox(place, name="halfway").open())
+    assert await asyncio.to_thread(writing.wait, 30)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
     assert await nothing_left(place, hermes_home, runtime) == {}
 
 

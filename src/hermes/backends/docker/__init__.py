@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from hermes._tasks import settled
 from hermes.config import Config, Lifetime
 from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedError
 from hermes.guest.dirs import SOCKET
@@ -20,7 +21,7 @@ from .._workspace import reaches_host, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
-from ._engine import CALL_SECONDS, Engine, engine_for, missing, settled
+from ._engine import CALL_SECONDS, Engine, engine_for, missing
 from ._files import Files
 from ._image import ensure, no_image
 from ._metadata import block_metadata
@@ -115,7 +116,7 @@ class DockerBackend(Backend):
         files = await asyncio.to_thread(Files, self.spec, plan, engine.facts)
         name = self._container_name()
         try:
-            await asyncio.to_thread(files.make)
+            await settled(asyncio.to_thread(files.make))
             self._made = await self._run(engine, plan, files, name)
             await self._finish(engine, plan, files)
         except BaseException as error:

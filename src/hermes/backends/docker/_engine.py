@@ -6,9 +6,9 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from hermes.config import Docker, environment
 from hermes.errors import BackendError, Unreachable
@@ -20,11 +20,8 @@ __all__ = ["Engine", "Facts", "chosen_engine", "engine_for", "missing", "settled
 CALL_SECONDS = 60.0
 CHECK_SECONDS = 10.0
 NOTHING = "; nothing was started"
-SETTLE_SECONDS = 15.0
 DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
 PLAIN_RUNTIMES = ("runc", "crun", "nvidia", "io.containerd.runc.v2")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -280,21 +277,6 @@ def _is_down(text: str) -> bool:
             "context not found",
         )
     )
-
-
-async def settled(call: Coroutine[Any, Any, T]) -> T:
-    """Wait for a call that makes something, to its end also when cancelled.
-
-    An engine goes on although its client was killed: what it makes could not be removed before it is there.
-    """
-    making = asyncio.ensure_future(call)
-    try:
-        return await asyncio.shield(making)
-    except asyncio.CancelledError:
-        await asyncio.wait([making], timeout=SETTLE_SECONDS)
-        if not making.cancel() and not making.cancelled():
-            making.exception()
-        raise
 
 
 def missing(text: str) -> bool:

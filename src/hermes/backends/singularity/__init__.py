@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from hermes._tasks import settled
 from hermes.config import Config, Slurm, section
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 from hermes.guest.dirs import SOCKET
@@ -141,7 +142,7 @@ class SingularityBackend(Backend):
             raise BackendError(f"there is an instance {self._instance} already; nothing was started")
         try:
             image = made["image"] = await ensure(client, plan.image, work, self.progress)
-            await asyncio.to_thread(files.make, self.spec, plan)
+            await settled(asyncio.to_thread(files.make, self.spec, plan))
             await runner.start(plan, image, self.progress)
         except BaseException as error:
             await asyncio.shield(self._undo(runner, files, error, keep_files=had_files))
@@ -274,7 +275,7 @@ class SingularityBackend(Backend):
         await asyncio.to_thread(unchanged, self._made.get("binds") or ())
         plan = await asyncio.to_thread(self._planned)
         await runner.end()  # a job that waits for its turn, or what an instance left
-        await asyncio.to_thread(files.make, self.spec, plan)
+        await settled(asyncio.to_thread(files.make, self.spec, plan))
         try:
             await runner.start(plan, self._made["image"], self.progress)
         except BaseException:
