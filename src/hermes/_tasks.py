@@ -15,7 +15,7 @@ T = TypeVar("T")
 async def settled(call: Coroutine[Any, Any, T]) -> T:
     """Wait for a call that makes something, to its end also when cancelled.
 
-    A thread or an engine goes on although nobody waits: what it makes could not be removed before it is there.
+    A thread or an engine goes on although nobody waits: what it makes can only be removed once it is there.
     """
     making = asyncio.ensure_future(call)
     try:

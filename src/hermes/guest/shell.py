@@ -376,7 +376,7 @@ class Shell:
         self._unwind(task, time.monotonic() + STOP_GRACE / 4)
 
     def _unwind(self, task: ShellTask, patience: float) -> None:
-        """Signal the shell, which may be dumping what the last command left: then the signal would be for that."""
+        """Signal the shell; not while it still dumps what the last command left, or that would be cut off."""
         nanny = self.nanny
         if self.current is not task or self._reported is not None or nanny is None:
             return

@@ -15,7 +15,7 @@ from hermes.errors import BackendError, Unreachable
 
 from .._command import Done, run_client
 
-__all__ = ["Engine", "Facts", "chosen_engine", "engine_for", "missing", "settled"]
+__all__ = ["Engine", "Facts", "chosen_engine", "engine_for", "missing"]
 
 CALL_SECONDS = 60.0
 CHECK_SECONDS = 10.0
