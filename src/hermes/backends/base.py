@@ -361,7 +361,8 @@ class Backend(ABC):
         """
 
     async def program_channel(self, program: str) -> ByteChannel | None:
-        """Do as :meth:`exec_channel` for a Python program of a few kilobytes that reads its stdin.
+        """Do as :meth:`exec_channel` for a Python program of a few kilobytes that reads its stdin. Before
+        it starts, there is a line ``HERMES-READY`` and a blank on its stdout.
 
         For transports which give a process its stdin only after its command has come back, so that what
         follows on stdin comes a round trip late. None where that is not so: the program is then sent there.

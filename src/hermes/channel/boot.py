@@ -351,7 +351,11 @@ async def _begin(
             await channel.start(boot.data, boot.close)
             if text:
                 await boot.line(READY)
-            channel.write(first if asks else first + core + rest)
+            channel.write(first if asks else first + core)
+            if not text and not first:  # by itself the core does not wait for the rest of a packet
+                await boot.line(READY)
+            if not asks:
+                channel.write(rest)
             answer = _object(await boot.line(MARKER))
             if asks and answer.get("starts"):
                 channel.write(core + rest)

@@ -12,9 +12,11 @@ import shlex
 import zlib
 from collections.abc import Sequence
 
+from hermes.channel.boot import READY
+
 __all__ = ["RAN", "REMOTE", "command_for", "find_python", "line_for"]
 
-RAN = b"HERMES-SHELL"
+RAN = READY
 """What the shell at the other end says first of all, after whatever its start-up files print."""
 
 # The login shell of the other side reads this, whatever it is: only what all of them read alike. What is to
@@ -61,7 +63,7 @@ def command_for(python: str | None, program: str) -> str | None:
         return None
     packed = base64.b64encode(zlib.compress(program.encode(), 9)).decode()
     words = [packed[at : at + WORD] for at in range(0, len(packed), WORD)]
-    script = f'echo {RAN.decode()};os="$*";export os;' + find_python(python, f'-c "{UNPACK}"')
+    script = f'echo "{RAN.decode()}";os="$*";export os;' + find_python(python, f'-c "{UNPACK}"')
     command = " ".join(["exec /bin/sh -c", f"'{script}'", python or "python3", *words])
     return command if len(command) <= LONGEST else None
 
@@ -72,5 +74,5 @@ def line_for(argv: Sequence[str]) -> bytes:
     A line cannot hold a newline, so each stands as a variable that does.
     """
     words = (shlex.quote(word).replace("\n", "'\"$n\"'") for word in argv)
-    text = f'echo {RAN.decode()};n=$(printf "\\nx");n=${{n%x}};exec {" ".join(words)}\n'
+    text = f'echo "{RAN.decode()}";n=$(printf "\\nx");n=${{n%x}};exec {" ".join(words)}\n'
     return text.encode("utf-8", "surrogateescape")
