@@ -12,7 +12,7 @@ import zlib
 
 import pytest
 
-from hermes.channel.boot import MARKER, MAX_NOISE, Boot, modules, payload, stage
+from hermes.channel.boot import GUEST, MARKER, MAX_NOISE, Boot, _Strip, modules, payload, stage
 from hermes.errors import BackendError
 
 
@@ -74,18 +74,35 @@ def test_the_payload_has_no_words_for_people() -> None:
                 assert ast.get_docstring(node) is None, name
 
 
-def test_the_first_block_is_enough_to_attach() -> None:
-    first, rest = payload({"id": "x"})
-    options, early = json.loads(zlib.decompress(first))
-    late = json.loads(zlib.decompress(rest))
+def _needs(source: str, *, at_once: bool) -> set[str]:
+    tree = ast.parse(source)
+    return {
+        name
+        for node in (tree.body if at_once else ast.walk(tree))
+        if isinstance(node, ast.ImportFrom) and node.level == 1
+        for name in ([node.module] if node.module else [alias.name for alias in node.names])
+    }
+
+
+def test_what_comes_first_is_enough_to_attach_and_the_core_to_start() -> None:
+    (options, first), *blocks = payload({"id": "x"})
+    core, late = (json.loads(zlib.decompress(block)) for block in blocks)
     assert options == {"id": "x"}
-    assert early.keys() | late.keys() == modules().keys()
-    assert not early.keys() & late.keys()
-    for source in early.values():
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.ImportFrom) and node.level == 1:
-                assert {node.module} if node.module else {alias.name for alias in node.names} <= early.keys()
-    assert len(first) < 4_000
+    assert first.keys() | core.keys() | late.keys() == modules().keys()
+    assert len(first) + len(core) + len(late) == len(modules())
+    for source in first.values():
+        assert _needs(source, at_once=False) <= first.keys()
+    for source in core.values():
+        assert _needs(source, at_once=True) <= core.keys() | first.keys()
+    assert len(zlib.compress(json.dumps(first).encode(), 9)) < 4_000
+    assert len(blocks[0]) < 13_000  # what is on its way at first, before anything is acknowledged
+
+
+def test_stripping_changes_no_code() -> None:
+    """Less indentation is still the same program, whatever its strings look like."""
+    for name, source in modules().items():
+        tree = ast.parse(GUEST.joinpath(f"{name}.py").read_text())
+        assert ast.dump(ast.parse(source)) == ast.dump(ast.parse(ast.unparse(_Strip().visit(tree)))), name
 
 
 def test_all_operations_are_loaded() -> None:
@@ -104,12 +121,13 @@ def test_all_operations_are_loaded() -> None:
 
 
 def test_a_task_takes_only_what_it_imports() -> None:
-    _, rest = payload({}, "host")
-    assert json.loads(zlib.decompress(rest)).keys() == {"host"}
+    (_, wanted), core, rest = payload({}, "host")
+    assert wanted.keys() == {"host", "relay", "dirs"}
+    assert not core + rest
 
 
 def test_the_first_stage_ends_when_its_input_does() -> None:
-    script = stage(100, 200)
+    script = stage("read(100)", 200, 0)
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", script], input=b"short", capture_output=True, timeout=20
     )
@@ -118,4 +136,5 @@ def test_the_first_stage_ends_when_its_input_does() -> None:
 
 
 def test_the_payload_is_small() -> None:
-    assert sum(map(len, payload({}))) < 48_000
+    _, core, rest = payload({})
+    assert len(core) + len(rest) < 45_000

@@ -208,6 +208,9 @@ class Backend(ABC):
     name: ClassVar[str]
     """The backend's name as users write it."""
 
+    distant: ClassVar[bool] = False
+    """Whether packets to it take so long that short messages are better compressed."""
+
     swept: ClassVar[bool] = True
     """Whether :meth:`prune` is cheap enough to be called now and then, when a sandbox is made."""
 

@@ -155,13 +155,14 @@ def _packed() -> tuple[dict[str, str], bytes, bytes]:
     first = _closure(["relay"], stripped)
     core = _closure(CORE, stripped, at_once=True)
     late = {name: source for name, source in stripped.items() if name not in core and name not in first}
-    blocks = [_block({name: core[name] for name in core if name not in first}), _block(late)]
+    blocks = [block({name: core[name] for name in core if name not in first}), block(late)]
     with contextlib.suppress(OSError):  # without it the next start is slower, no more
         keep(kept, json.dumps([first, *(base64.b64encode(block).decode() for block in blocks)]).encode())
     return first, blocks[0], blocks[1]
 
 
-def _block(content: Any) -> bytes:
+def block(content: Any) -> bytes:
+    """Return what the first stage reads as a block."""
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 9)
 
 
@@ -215,7 +216,7 @@ def stage(first: str, core: int, rest: int, entry: str = ENTRY, *, text: bool = 
 
 def as_file(options: Mapping[str, Any]) -> str:
     """Return a program that starts the guest, for places that can be given a file before they start."""
-    whole = base64.b64encode(_block([dict(options), modules()]))
+    whole = base64.b64encode(block([dict(options), modules()]))
     return stage(f"load(__import__('base64').b64decode({whole!r}))", 0, 0)
 
 
@@ -334,7 +335,7 @@ async def _begin(
     """Start the first stage, give it its payload, and wait for what it announces."""
     text = backend.encoding == "text"
     as_sent: Callable[[bytes], bytes] = base64.encodebytes if text else bytes
-    first, core, rest = as_sent(_block(blocks.first)), as_sent(blocks.core), as_sent(blocks.rest)
+    first, core, rest = as_sent(block(blocks.first)), as_sent(blocks.core), as_sent(blocks.rest)
     sizes = len(core), len(rest)
     options, early = blocks.first
     literal = f"json.loads({json.dumps(options)!r}),{early!r}"

@@ -314,6 +314,7 @@ class Channel:
         self._session = session
         self._client = uuid.uuid4().hex
         self._link = Link((Binary if backend.encoding == "binary" else Text).chunk)
+        self._link.deflates = backend.distant
         self._streams: dict[int, Stream] = {}
         self._next = 0
         self._wire: _Wire | None = None
@@ -437,6 +438,7 @@ class Channel:
                 "client": self._client,
                 "seen": self._link.seen,
                 "options": self._hello,
+                "deflates": self._link.deflates,
                 "session": None if self.guest else self._session,
             }
         )

@@ -268,6 +268,7 @@ class Connection:
         answer = dict(guest.describe(), protocol=PROTOCOL, known=known, seen=link.seen)
         if isinstance(hello.get("session"), str):
             answer["session"] = guest.look(hello["session"])
+        link.deflates = hello.get("deflates") is True
         link.out = [self.codec.encode(HELLO, 0, 0, 0, 0, pack(answer))]
         self.client, client.connection = client, self
         if known or not seen:

@@ -29,6 +29,7 @@ class SshBackend(Backend):
     """Commands run as a user of another machine, in that user's files."""
 
     name: ClassVar[str] = "ssh"
+    distant: ClassVar[bool] = True
     swept: ClassVar[bool] = False  # a machine that does not answer would keep every new sandbox waiting
 
     def __init__(self, spec: Spec, config: Config) -> None:
