@@ -5,15 +5,20 @@ from __future__ import annotations
 import ast
 import asyncio
 import json
+import os
 import re
+import select
 import subprocess
 import sys
+import time
 import zlib
+from pathlib import Path
 
 import pytest
 
 from hermes.channel.boot import GUEST, MARKER, MAX_NOISE, Boot, _Strip, modules, payload, stage
 from hermes.errors import BackendError
+from hermes.guest.frames import CALL, HELLO, PROTOCOL, REPLY, Binary, Frame, pack, unpack
 
 
 async def test_noise_before_the_marker_is_skipped_and_the_rest_is_given_away() -> None:
@@ -138,3 +143,82 @@ def test_the_first_stage_ends_when_its_input_does() -> None:
 def test_the_payload_is_small() -> None:
     _, core, rest = payload({})
     assert len(core) + len(rest) < 45_000
+
+
+class Started:
+    """A guest whose program arrives in parts."""
+
+    def __init__(self, folder: Path) -> None:
+        self.run_dir = folder / "run" / "x"
+        (options, first), self.core, self.rest = payload({"id": "x", "run_dir": str(self.run_dir)})
+        options["greeting"] = Binary.encode(
+            HELLO, 0, 0, 0, 0, pack({"protocol": PROTOCOL, "client": "c", "seen": 0})
+        ).decode("latin-1")
+        script = stage(f"{options!r},{first!r}", len(self.core), len(self.rest))
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", script],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            bufsize=0,
+        )
+        self._codec = Binary()
+        self._frames: list[Frame] = []
+
+    def send(self, data: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(data)
+
+    def frame(self) -> Frame:
+        """Return the next frame; the announcement is passed over."""
+        assert self.process.stdout is not None
+        while not self._frames:
+            data = os.read(self.process.stdout.fileno(), 1 << 16)
+            assert data, "the relay ended"
+            if data.startswith(MARKER):
+                data = data.partition(b"\n")[2]
+            self._frames += self._codec.feed(data)
+        return self._frames.pop(0)
+
+    def silent(self, seconds: float) -> bool:
+        assert self.process.stdout is not None
+        return not self._frames and not select.select([self.process.stdout], [], [], seconds)[0]
+
+    def end(self) -> None:
+        """Leave, and wait until the guest has gone too."""
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(10)
+        deadline = time.monotonic() + 10
+        while self.run_dir.exists():
+            assert time.monotonic() < deadline, "the guest has left its directory"
+            time.sleep(0.02)
+
+
+def test_a_guest_greets_before_all_of_it_is_there_and_works_then(tmp_path: Path) -> None:
+    started = Started(tmp_path)
+    started.send(started.core)
+    assert started.frame()[0] == HELLO
+    half = len(started.rest) // 2
+    started.send(started.rest[:half])
+    assert started.silent(0.2)
+    # In one piece with what comes after it.
+    ping, end = (
+        Binary.encode(CALL, 0, at, at, 0, pack({"op": op})) for at, op in ((1, "tasks"), (2, "shutdown"))
+    )
+    started.send(started.rest[half:] + ping)
+    kind, chan, stream, *_, body = started.frame()
+    assert (kind, chan, stream) == (REPLY, 0, 1)
+    assert unpack(body)[0] == {"tasks": []}
+    started.send(end)
+    assert started.frame()[:3] == (REPLY, 0, 2)
+    started.end()
+
+
+def test_a_guest_that_does_not_get_all_of_itself_leaves_nothing(tmp_path: Path) -> None:
+    """Its client was cut off: nobody else has what is missing."""
+    started = Started(tmp_path)
+    started.send(started.core + started.rest[:-1])
+    assert started.frame()[0] == HELLO
+    assert started.run_dir.exists()
+    started.end()
