@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from _plugins.pythons import pythons
 from hermes.channel.boot import GUEST, MARKER, MAX_NOISE, Boot, _Strip, modules, payload, stage
 from hermes.errors import BackendError
 from hermes.guest.frames import CALL, HELLO, PROTOCOL, REPLY, Binary, Frame, pack, unpack
@@ -145,10 +146,13 @@ def test_the_payload_is_small() -> None:
     assert len(core) + len(rest) < 45_000
 
 
+ENDS = dict([*pythons().items()][:: max(1, len(pythons()) - 1)])  # the oldest and the newest that are here
+
+
 class Started:
     """A guest whose program arrives in parts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, python: str) -> None:
         self.run_dir = folder / "run" / "x"
         (options, first), self.core, self.rest = payload({"id": "x", "run_dir": str(self.run_dir)})
         options["greeting"] = Binary.encode(
@@ -156,7 +160,7 @@ class Started:
         ).decode("latin-1")
         script = stage(f"{options!r},{first!r}", len(self.core), len(self.rest))
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", script],
+            [python, "-I", "-S", "-c", script],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
@@ -195,8 +199,9 @@ class Started:
             time.sleep(0.02)
 
 
-def test_a_guest_greets_before_all_of_it_is_there_and_works_then(tmp_path: Path) -> None:
-    started = Started(tmp_path)
+@pytest.mark.parametrize("python", ENDS.values(), ids=ENDS)
+def test_a_guest_greets_before_all_of_it_is_there_and_works_then(tmp_path: Path, python: str) -> None:
+    started = Started(tmp_path, python)
     started.send(started.core)
     assert started.frame()[0] == HELLO
     half = len(started.rest) // 2
@@ -217,7 +222,7 @@ def test_a_guest_greets_before_all_of_it_is_there_and_works_then(tmp_path: Path)
 
 def test_a_guest_that_does_not_get_all_of_itself_leaves_nothing(tmp_path: Path) -> None:
     """Its client was cut off: nobody else has what is missing."""
-    started = Started(tmp_path)
+    started = Started(tmp_path, sys.executable)
     started.send(started.core + started.rest[:-1])
     assert started.frame()[0] == HELLO
     assert started.run_dir.exists()
