@@ -345,7 +345,7 @@ def look(guest: Guest, name: str, most: int) -> Optional[Dict[str, Any]]:
     if shell.settling or not shell.ready:
         return None
     script = shell.defined()
-    whole = len(script) < most
+    whole = shell.known and len(script) < most
     return {
         "session": name,
         "known": True,
