@@ -134,6 +134,8 @@ def bang(run: Interpreter, call: Call) -> str:
         if match:
             shell(run, call, match.group(1))
     if call.name in ("ed", "ex", "red"):
+        for match in list(re.finditer(r"(?m)^[\d,$%.+-]*\s*[wW]q?\s+([^\s!]\S*)", call.stdin or ""))[:10]:
+            run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
         from ._programs import written_file
 
         return written_file(run, call)
@@ -153,6 +155,7 @@ def sqlite(run: Interpreter, call: Call) -> str:
         )
         if match:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
+        _sql_files(run, call, one)
     operands = [one for one in call.argv[1:] if not one.startswith("-")]
     kinds = UNKNOWN
     if operands:
@@ -174,7 +177,21 @@ def client(run: Interpreter, call: Call) -> str:
         match = re.match(r"\s*(?:\\!|system\s)\s*(.+)", one)
         if match:
             shell(run, call, match.group(1))
+        _sql_files(run, call, one)
     return UNKNOWN
+
+
+_SQL_FILES = Lazy(
+    r"(?i)(?:\bcopy\b[^;]{0,400}\bto|\bvacuum\s+into|\bexport\s+database|\binto\s+(?:out|dump)file|\\o|\\w|\btee|\bspool)"
+    r"\s+['\"]?([/~][^\s'\";]+)"
+)
+
+
+def _sql_files(run: Interpreter, call: Call, line: str) -> None:
+    """Follow what a statement writes to a file of the client or the server."""
+    if "/" in line or "~" in line:
+        for match in list(_SQL_FILES.finditer(line))[:10]:
+            run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
 
 
 _MAKE = marks.names("-f -C -I -j -l -o -W --file --makefile --directory")

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from . import _marks as marks
+from . import _outputs as outputs
 from . import _paths as paths
 from ._call import Call
 from ._effect import Effect
@@ -133,6 +134,8 @@ class Policy:
         if not found and call.name not in _OWN_WORDS and (call.name not in EFFECTS or call.name in _CLIENTS):
             self._generic(call)
         self._effects(call, shape)
+        if call.place == "" and len(call.argv) > 1 and call.name not in BUILT_IN:
+            outputs.judge(self, call)
 
     def _generic(self, call: Call) -> None:
         """Judge a program that nothing is known of by the words that such programs share."""
@@ -418,6 +421,8 @@ _DESTROYS = Lazy(
     r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"
     r"(?:[-:][\w.-]+)?|decommission|dropall|deleteall"
 )
+# What the shell does itself writes nowhere by its words.
+BUILT_IN = marks.names("echo printf cd test [ export declare local set read return exit eval true false : source .")
 _SEARCHES = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "wc"))
 _ONLY_LOOKS = ("--dry-run", "--check", "--help", "--dryrun", "--summary", "--list", "--describe", "--plan")
 _DESTROYS_FLAG = Lazy(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
@@ -118,6 +120,7 @@ def fetch(run: Interpreter, call: Call) -> str:
     """curl and wget: what they print or write came over the network."""
     found, operands = apart(call.argv[1:], _FETCH)
     target = ""
+    folder = ""
     plain = call.name in (
         "curl",
         "http",
@@ -133,10 +136,14 @@ def fetch(run: Interpreter, call: Call) -> str:
     )
     remote_name = False
     for name, value in found:
-        if (name in ("-o", "--output") and call.name != "wget") or (
+        if (name in ("-o", "--output", "--out") and call.name != "wget") or (
             name in ("-O", "--output-document") and call.name in ("wget", "wget2")
         ):
             target = value
+        elif name in ("-P", "--directory-prefix", "--output-dir", "--dir", "--paths") or (
+            name == "-d" and call.name in ("aria2c", "http", "https", "xh")
+        ):
+            folder = value if value not in ("", "-") and call.name not in ("http", "https", "xh") else ""
         elif name.startswith("-") and not name.startswith("--"):
             if call.name == "curl" and "O" in name:
                 remote_name = True
@@ -149,6 +156,8 @@ def fetch(run: Interpreter, call: Call) -> str:
     text = UNKNOWN + REMOTE
     if target in ("-", "/dev/stdout"):
         return text
+    if folder and not target.startswith(("/", "~")):
+        call = msgspec.structs.replace(call, cwd=run.path(folder, call.cwd))
     if target:
         run.state.write(run.path(target, call.cwd), text)
         return UNKNOWN
@@ -167,7 +176,8 @@ _FETCH = marks.names(
     "--user-agent -e --referer -b --cookie -c --cookie-jar -T "
     "--upload-file -x --proxy -m --max-time -w --write-out -P "
     "--directory-prefix --connect-timeout --retry --url -U -t -T "
-    "--tries --timeout -K --config --cacert --cert --key --resolve"
+    "--tries --timeout -K --config --cacert --cert --key --resolve "
+    "--output-dir --dir --out --paths"
 )
 
 
@@ -338,10 +348,19 @@ def clone(run: Interpreter, call: Call) -> str:
         if operands:
             base = operands[0].rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
             target = run.path(operands[1] if len(operands) > 1 else base, call.cwd)
-            run.state.write(target + "/*", UNKNOWN + REMOTE)
+            for one in (target, target + "/*"):
+                run.state.write(one, UNKNOWN + REMOTE)
+    elif rest[:2] in (["release", "download"], ["run", "download"]):
+        named = options_of(rest[2:], _RELEASE)[0] + options_of(rest[3:], _RELEASE)[0]
+        output = [value for name, value in named if name in ("-O", "--output") and value != "-"]
+        folder = next((value for name, value in named if name in ("-D", "--dir")), ".")
+        patterns = [value for name, value in named if name in ("-p", "--pattern", "-n", "--name")]
+        for one in output or [f"{folder}/{one}" for one in patterns or ["*"]]:
+            run.state.write(run.path(one, call.cwd), UNKNOWN + REMOTE)
     return UNKNOWN + REMOTE
 
 
+_RELEASE = marks.names("-O --output -D --dir -p --pattern -n --name -R --repo -A --archive")
 _AWAY = Lazy(r"[a-z][\w+.-]*://|[\w.@-]{2,}:")
 
 
@@ -502,7 +521,7 @@ PROGRAMS: dict[str, Handler] = {
         decoder,
     ),
     **dict.fromkeys(
-        marks.names("curl wget wget2 http https xh lynx w3m links GET curlie fetch aria2c axel lwp-request"),
+        marks.names("curl wget wget2 http https xh lynx w3m links GET curlie fetch aria2c axel lwp-request yt-dlp"),
         curl_like,
     ),
     **dict.fromkeys(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from . import _loads as loads
 from . import _marks as marks
 from . import _paths as paths
 from ._call import Call, Sink
@@ -65,6 +66,8 @@ _ASSIGNED = Lazy(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|
 _SHADOWED = marks.names(
     "sudo su doas ssh scp git ls cat rm cp mv cd grep python python3 pip curl gpg passwd test kill hermes"
 )
+# The shell keeps its aliases, and where it found programs, in these.
+_MEANINGS = frozenset(("BASH_ALIASES", "BASH_CMDS"))
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 
 
@@ -612,6 +615,8 @@ class Interpreter:
             held = variables.get(assign.name)
             values = list(held) if isinstance(held, list) else [held or ""] if isinstance(held, str) else []
             text = self.expand.text(assign.value)
+            if assign.name in _MEANINGS:
+                self._meaning(assign.name, index, text)
             if index.isdigit() and int(index) <= min(len(values), 500):
                 number = int(index)
                 values[number:] = [text, *values[number + 1 :]]
@@ -626,6 +631,8 @@ class Interpreter:
                 if value is not None:
                     name = word.parts[0].text.partition("]")[0]  # type: ignore[union-attr]
                     variables[f"{assign.name}{name}]"] = self.expand.text(value)
+                    if assign.name in _MEANINGS:
+                        self._meaning(assign.name, name[1:], self.expand.text(value))
                 fields += self.expand.word(value) if value is not None else self.expand.word(word)
             if assign.append:
                 held = variables.get(assign.name)
@@ -646,6 +653,11 @@ class Interpreter:
             env[assign.name] = text
         else:
             variables[assign.name] = text
+
+    def _meaning(self, array: str, name: str, value: str) -> None:
+        """Follow an entry of an array of the shell that says what a name means, as the command that does so."""
+        words = ["alias", f"{name}={value}"] if array == "BASH_ALIASES" else ["hash", "-p", value, name]
+        self.call(Call(words, self.state.cwd, self.span, None, {}, self.place, self.root, True))
 
     def _alias(self, node: Simple, stdin: str | None) -> None:
         """Follow the command with its alias replaced. Whether aliases are on is not known, so both are
@@ -683,6 +695,8 @@ class Interpreter:
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
             return self.call(msgspec.structs.replace(call, argv=["git", base[4:], *argv[1:]]))
         self._report(call, base)
+        if self.state.files or call.stdin:
+            loads.judge(self, call)
         if "/" in name and self.state.files and self._own(call):
             return UNKNOWN
         if self.trusted is not None and base in self.trusted.names and self.trusted.meets(call):
