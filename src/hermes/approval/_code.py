@@ -9,7 +9,7 @@ import msgspec
 
 from . import _marks as marks
 from ._call import Call
-from ._carriers import Handler, Wrapper, written
+from ._carriers import Handler, Wrapper, carried, told, written
 from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, shell, text, unescape
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
@@ -178,6 +178,7 @@ def client(run: Interpreter, call: Call) -> str:
         if match:
             shell(run, call, match.group(1))
         _sql_files(run, call, one)
+    told(run, call)
     return UNKNOWN
 
 
@@ -326,6 +327,26 @@ def git(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+def cmake(run: Interpreter, call: Call) -> str:
+    """``cmake -E``: small tools of its own, and commands that it runs."""
+    words = call.argv[1:]
+    if words[:1] == ["-E"] and len(words) > 1:
+        tool, rest = words[1], words[2:]
+        if tool in ("env", "time"):
+            while tool == "env" and rest and (rest[0][:1] == "-" or "=" in rest[0]):
+                rest = rest[1:]
+            return carried(run, call, rest)
+        if tool == "chdir" and len(rest) > 1:
+            return carried(run, msgspec.structs.replace(call, cwd=run.path(rest[0], call.cwd)), rest[1:])
+        if tool in ("rm", "remove", "remove_directory"):
+            flags = ["-r"] if tool == "remove_directory" else []
+            return run.call(msgspec.structs.replace(call, argv=["rm", *flags, *rest]))
+        tools = {"copy": "cp", "copy_if_different": "cp", "copy_directory": "cp", "touch": "touch", "make_directory": "mkdir"}
+        if tool in tools:
+            return run.call(msgspec.structs.replace(call, argv=[tools[tool], *rest]))
+    return UNKNOWN
+
+
 def options(*names: str) -> Handler:
     """A program that runs what one of its options says."""
 
@@ -354,6 +375,23 @@ def options(*names: str) -> Handler:
         return inner(run, call) if inner else UNKNOWN
 
     return handler
+
+
+def fzf(run: Interpreter, call: Call) -> str:
+    """fzf: what it shows with, and what keys are bound to."""
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        value = value if equals else words[index + 1] if index + 1 < len(words) else ""
+        if name == "--preview":
+            shell(run, call, value)
+        elif name == "--bind":
+            for found in list(_BOUND.finditer(value))[:10]:
+                shell(run, call, found.group(1))
+    return marks.kinds(call.stdin or "")
+
+
+_BOUND = Lazy(r"(?:execute|execute-silent|become|reload|preview|transform)[(:{\[]([^)}\]]+)")
 
 
 def deno(run: Interpreter, call: Call) -> str:
@@ -554,6 +592,9 @@ _OPENED = Lazy(
 _SPLITS = frozenset(("sp", "split", "sview", "so", "source"))
 
 
+_VIM_DELETES = Lazy(r"\bcall\s+delete\s*\(|\(delete-(?:file|directory)\b|:?\s*Delete!|vim\.fn\.delete\b|os\.remove")
+
+
 def given(run: Interpreter, call: Call) -> str:
     """Compilers that also run code of the line: `crystal eval`, `nim --eval:`."""
     words = call.argv[1:]
@@ -611,6 +652,8 @@ def editor(run: Interpreter, call: Call) -> str:
             match = re.match(r":?\s*(?:silent!?\s+)?(?:!|r!|r\s+!|platform shell|shell)\s*(.*)", one)
             if match and match.group(1):
                 shell(run, call, match.group(1))
+            if _VIM_DELETES.search(one):
+                run.note("code-deletes", "code of an editor that deletes files")
             for found in re.findall(
                 r"(?:system|call-process|shell-command|start-process)\s*\(?\s*" + STRING, one
             ):
@@ -706,7 +749,8 @@ CODE: dict[str, Handler] = {
     "cargo": cargo,
     **dict.fromkeys(("coverage", "kernprof", "scalene", "viztracer", "pyinstrument"), profiled),
     "nodemon": options("--exec", "-x"),
-    "fzf": options("--preview", "--bind"),
+    "cmake": cmake,
+    "fzf": fzf,
 }
 CODE = {name: handler for name, handler in CODE.items() if not name.endswith("-x")}
 

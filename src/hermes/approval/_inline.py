@@ -263,6 +263,9 @@ def shell(run: Interpreter, call: Call, script: str) -> None:
         run.subshell(partial(run.script, script), captured=True)
 
 
+_CHECKS = frozenset(("-c", "--check", "-l", "--syntax-check", "-m", "-wc", "-cw"))
+
+
 class Inline:
     """An interpreter that takes code from an option, a file or its input."""
 
@@ -287,6 +290,9 @@ class Inline:
                 return UNKNOWN
             if path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
                 return self.from_input(run, call)
+            if marks.FOUND in operands[0] and not _CHECKS.intersection(call.argv):
+                run.note("unknown-code", f"{self.language} runs each file that is found")
+                return UNKNOWN
             held = written(run, path)
             if held is not None:
                 if held.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n") == "":

@@ -9,7 +9,7 @@ import msgspec
 from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
-from ._carriers import Handler
+from ._carriers import Handler, told
 from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
 from ._options import options_of, searched
@@ -340,6 +340,7 @@ def unpack(run: Interpreter, call: Call) -> str:
 
 def clone(run: Interpreter, call: Call) -> str:
     """svn, hg, gh and their like: what they bring is from elsewhere."""
+    told(run, call)
     _, rest = options_of(call.argv[1:], frozenset(("-R", "-r", "-b", "--rev", "--branch", "--cwd")))
     while rest and rest[0] in ("repo", "git"):
         rest = rest[1:]
@@ -366,6 +367,7 @@ _AWAY = Lazy(r"[a-z][\w+.-]*://|[\w.@-]{2,}:")
 
 def brought(run: Interpreter, call: Call) -> str:
     """Clients of object stores: a file that is copied from there is from elsewhere."""
+    told(run, call)
     operands = [one for one in call.argv[1:] if one[:1] != "-"]
     if len(operands) > 2 and _AWAY.match(operands[-2]) and not _AWAY.match(operands[-1]):
         goal = run.path(operands[-1], call.cwd)

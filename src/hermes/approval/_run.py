@@ -762,6 +762,10 @@ class Interpreter:
         ):
             # `$VENV/bin/python`: the directory is not known, the program is.
             return base
+        if marks.FOUND in name:
+            self.note("unknown-code", "runs each file that is found")
+            self._report(call, "")
+            return None
         self.note("computed-command", "which command this runs is not known")
         rest = call.argv[1:]
         if rest and SPLIT in name and not name.strip(SPLIT + marks.OUTPUT) and not marks.unknown(rest[0]):
