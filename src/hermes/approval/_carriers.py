@@ -359,7 +359,7 @@ def _names_only(text: str, words: list[str]) -> bool:
         words = words[1:]
         if words[:1] != ["-c"]:
             return False
-    return not text.strip(UNKNOWN + " \n\0") and not _HARMS.search(" ".join(words))
+    return not text.strip(UNKNOWN + FOUND + " \n\0") and not _HARMS.search(" ".join(words))
 
 
 def _same(value: str, match: re.Match[str]) -> str:
@@ -423,7 +423,7 @@ def find(run: Interpreter, call: Call) -> str:
         index += 1
     if secret:
         return f"{secret}\n"
-    return UNKNOWN + (marks.EVERY if _every(run, call, starts, words) else "")
+    return UNKNOWN + FOUND + (marks.EVERY if _every(run, call, starts, words) else "")
 
 
 _SECRETS = Lazy(

@@ -10,7 +10,9 @@ import msgspec
 from . import _marks as marks
 from ._call import Call
 from ._carriers import Handler, Wrapper, carried, told, written
+from . import _growth as growth
 from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, shell, text, unescape
+from ._inline import told as told_code
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
@@ -43,8 +45,12 @@ def awk(run: Interpreter, call: Call) -> str:
             run.note("code-unreadable", "code for awk that is too long to be read")
             continue
         code = _AWK_PRINTED.sub('print ""', marks.plain(code))
+        if growth.grows(code):
+            run.note("endless-output", "awk code that fills the memory or a disk")
         for match in list(re.finditer(r"\bsystem\s*\(\s*" + STRING, code))[:10]:
-            shell(run, call, "".join(literals(match.group(1) or match.group(2) or "", code, match.end())))
+            given = "".join(literals(match.group(1) or match.group(2) or "", code, match.end()))
+            more = code[match.end() : match.end() + 1] and not re.match(r"\s*\)", code[match.end() :])
+            told_code(run, call, given + (UNKNOWN if more else ""))
         if re.search(r"\bsystem\s*\(\s*[^\"'\s]", code):
             run.note("code-runs", "awk runs commands that are not known")
         for match in list(re.finditer(r"\"((?:[^\"\\]|\\.)*)\"\s*\)*\s*\|&?\s*getline", code))[:10]:
@@ -476,6 +482,8 @@ def conventional(language: str, *names: str) -> Handler:
 def pip(run: Interpreter, call: Call) -> str:
     """pip and its like: what is installed may have come from the network, or have been written."""
     words = [one for one in call.argv[1:] if one[:1] != "-"]
+    if call.name == "pipx" and words[:1] == ["run"]:
+        return run.call(msgspec.structs.replace(call, argv=call.argv[call.argv.index(words[0]) + 1 :] or ["true"]))
     if words[:1] == ["install"] or words[:2] == ["pip", "install"]:
         for word in words[1:]:
             if REMOTE in (written(run, run.path(word, call.cwd)) or "") and re.search(r"[./]", word):
@@ -676,9 +684,9 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         _PYTHONS.split(), Python("Python", "-c --command", "-W -X --check-hash-based-pycs -Q", r"-[a-zA-Z]*c")
     ),
-    "perl": Inline("Perl", "-e -E", "-I -M -m -0", r"-[a-zA-Z0-9]*[eE]"),
+    "perl": Inline("Perl", "-e -E", "-I -M -m -0", r"-[aclnpstuvwSTUWX0-9]*[eE]"),
     **dict.fromkeys(
-        ("ruby", "jruby", "truffleruby", "irb", "pry"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")
+        ("ruby", "jruby", "truffleruby", "irb", "pry"), Inline("Ruby", "-e", "-I -r -C", r"-[alnpswyvd0-9]*e")
     ),
     **dict.fromkeys(("node", "nodejs", "bun-x"), _NODE),
     "deno": deno,
@@ -699,7 +707,7 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names(
             "groovy scala kotlin elixir erl iex ghc ghci runghc ocaml swift "
-            "jshell raku octave maxima gs pwsh-x nu-x gawk-x ts-node tsx coffee dart"
+            "jshell raku maxima gs pwsh-x nu-x gawk-x dart csharp csi dotnet-script fsharpi fsi"
         ),
         Inline("other", "-e -E --eval -eval -c -q --expr"),
     ),
@@ -710,6 +718,8 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names("swipl gprolog yap sicstus"), Inline("other", "-g -t --query-goal --goal -z")
     ),
+    "octave": Inline("Octave", "--eval"),
+    **dict.fromkeys(("tsx", "ts-node", "coffee"), _NODE),
     "psysh": Inline("PHP", "-x"),
     "zx": Inline("Bun", "-e --eval"),
     "gnuplot": Inline("gnuplot", "-e"),

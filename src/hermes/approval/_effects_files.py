@@ -30,7 +30,9 @@ def rm(policy: Policy, call: Call, shape: Shape) -> None:
             continue
         unknown_many = (
             SPLIT in target
-            and target.strip(marks.OUTPUT + SPLIT + UNKNOWN + SECRET + REMOTE + ENVIRON + PIDS + PRIVATE)
+            and target.strip(
+                marks.OUTPUT + SPLIT + UNKNOWN + SECRET + REMOTE + ENVIRON + PIDS + PRIVATE + marks.FOUND
+            )
             == ""
         )
         if unknown_many and not recursive and OUTPUT not in target and call.name != "unlink":

@@ -399,6 +399,11 @@ def temporary(run: Interpreter, call: Call) -> str:
 
 
 def sequence(run: Interpreter, call: Call) -> str:
+    last = call.argv[-1].lower()
+    if (last in ("inf", "infinity") and (call.to or not call.captured)) or re.fullmatch(
+        r"\d{10,}|\d+e(?:9|[1-9]\d)", last
+    ):
+        run.note("endless-output", "counts without end")
     numbers = [one for one in call.argv[1:] if re.fullmatch(r"-?\d+", one)]
     if numbers and len(numbers) == len(call.argv) - 1 and len(numbers) <= 2:
         low, high = (1, int(numbers[0])) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))

@@ -23,7 +23,7 @@ from ._call import Call, Sink
 from ._expand import Expander, fits, matches
 from ._lazy import Lazy
 from ._marks import REMOTE, SECRET, SPLIT, UNKNOWN
-from ._nodes import MAX_OUTPUT, constant, joined, keyed, leaves, many, quoted, written
+from ._nodes import MAX_OUTPUT, constant, joined, keyed, leaves, many, quoted, stays, written
 from ._parser import Parser
 from ._state import State
 from ._syntax import (
@@ -66,6 +66,7 @@ _ASSIGNED = Lazy(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|
 _SHADOWED = marks.names(
     "sudo su doas ssh scp git ls cat rm cp mv cd grep python python3 pip curl gpg passwd test kill hermes"
 )
+_MAKES = frozenset(("mkdir", "touch", "cp", "dd", "mktemp", "truncate", "fallocate", "mkfifo", "ln"))
 # The shell keeps its aliases, and where it found programs, in these.
 _MEANINGS = frozenset(("BASH_ALIASES", "BASH_CMDS"))
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
@@ -100,6 +101,7 @@ class Interpreter:
         self.active: list[tuple[str, int]] = []
         self.parallel = 0
         self.forever = 0
+        self.growing = 0  # how many loops go on for ever
         self.source = ""
         self.defined: dict[str, Node] = {}
         self.called: set[str] = set()
@@ -332,11 +334,16 @@ class Interpreter:
 
     def _loop(self, node: Loop, stdin: str | None) -> str:
         endless = len(node.condition.items) == 1 and constant(node.condition.items[0].node)
+        first = node.condition.items[0].node if node.condition.items else None
+        makes = isinstance(first, Simple) and bool(first.words) and first.words[0].simple == "mkdir"
+        growing = (endless or makes) and stays(node)
         self.forever += endless
+        self.growing += growing
         try:
             return self._twice(lambda: joined([self.run(node.condition, stdin), self.run(node.body, stdin)]))
         finally:
             self.forever -= endless
+            self.growing -= growing
 
     def _for(self, node: For, stdin: str | None) -> str:
         values = self.expand.fields(node.words) if node.words is not None else None
@@ -365,11 +372,14 @@ class Interpreter:
         endless = node.head.text.replace(" ", "") == ";;"
         for name in re.findall(r"[A-Za-z_]\w*", node.head.text):
             self.state.variables[name] = UNKNOWN
+        growing = endless and stays(node)
         self.forever += endless
+        self.growing += growing
         try:
             return self._twice(partial(self.run, node.body, stdin))
         finally:
             self.forever -= endless
+            self.growing -= growing
 
     def _case(self, node: Case, stdin: str | None) -> str:
         value = self.expand.text(node.word)
@@ -520,6 +530,8 @@ class Interpreter:
         left = out
         for fd, op, path in files:
             text = out if fd in ("1", "&") else "" if fd == "2" else UNKNOWN
+            if self.growing and op == ">>" and not path.startswith("/dev/"):
+                self.note("endless-output", "writes to a file without end")
             self.sink.redirect(op, path, text, call)
             if path in ("/dev/stdout", "/dev/tty", "/dev/fd/1", "/proc/self/fd/1"):
                 continue
@@ -607,6 +619,8 @@ class Interpreter:
     def assign(self, assign: Assign, env: dict[str, str] | None) -> None:
         """Do an assignment, in ``env`` when it is for one command only."""
         variables = self.state.variables
+        if self.growing and self._grown(assign):
+            self.note("endless-output", f"{assign.name} grows without end")
         if assign.index is not None:
             index = self.expand.text(assign.index)
             self.expand.check_arithmetic(index)
@@ -659,6 +673,15 @@ class Interpreter:
         words = ["alias", f"{name}={value}"] if array == "BASH_ALIASES" else ["hash", "-p", value, name]
         self.call(Call(words, self.state.cwd, self.span, None, {}, self.place, self.root, True))
 
+    def _grown(self, assign: Assign) -> bool:
+        if assign.append:
+            return True
+        held = self.state.variables.get(assign.name)
+        if not isinstance(held, str) or not held or assign.values is not None or assign.index is not None:
+            return False
+        text = self.expand.text(assign.value, assignment=True)
+        return len(text) > len(held) and text.startswith(held)
+
     def _alias(self, node: Simple, stdin: str | None) -> None:
         """Follow the command with its alias replaced. Whether aliases are on is not known, so both are
         judged.
@@ -692,6 +715,8 @@ class Interpreter:
                 return UNKNOWN
             name = named
         base = self.program(name)
+        if self.growing and base in _MAKES:
+            self.note("endless-output", f"{base} makes files without end")
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
             return self.call(msgspec.structs.replace(call, argv=["git", base[4:], *argv[1:]]))
         self._report(call, base)
