@@ -608,6 +608,18 @@ def su(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+_SEARCHES = marks.names("run scan test new lsp completions help -p --pattern -r --rule --inline-rules --help --version")
+
+
+def sg(run: Interpreter, call: Call) -> str:
+    """``sg``: a command as another group; ast-grep has the same name."""
+    words = call.argv[1:]
+    if len(words) < 2 or not _SEARCHES.isdisjoint(words[:2]):
+        return UNKNOWN
+    rest = [one for one in words[1:] if one not in ("-c", "--")]
+    return carried(run, call, rest, joined=True)
+
+
 def starts(run: Interpreter, call: Call) -> str:
     """``start-stop-daemon``: the program of ``--exec``, with the words behind ``--``."""
     words = call.argv[1:]
@@ -721,6 +733,7 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "fdfind": fd,
             "parallel": parallel,
             "sem": parallel,
+            "sg": sg,
             "ssh": ssh,
             "su": su,
             "start-stop-daemon": starts,

@@ -363,6 +363,9 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
     """tar, unzip and the like: where they unpack to, and what they make."""
     words = call.argv[1:]
     first = words[0].lstrip("-") if words else ""
+    if call.name == "7z" and first not in ("a", "u", "d", "rn", "x", "e"):
+        return
+    makes = call.name in ("zip", "7z") or (call.name in ("tar", "bsdtar", "gtar") and "c" in first)
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         if (
@@ -372,6 +375,8 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
             and call.name != "zip"
         ):
             policy.note("write-startup", "unpacks over a home", call.span)
+        if call.name in ("tar", "bsdtar", "gtar") and makes:
+            continue  # there `-C` says where the files are
         if word in ("-C", "--directory", "-d", "--one-top-level", "-o") and following and call.name != "zip":
             if word != "-o" or call.name in ("7z", "unar"):
                 policy.write(policy.path(following, call), call)
@@ -381,7 +386,6 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
             word.startswith("-d") and len(word) > 2 and call.name == "unzip"
         ):
             policy.write(policy.path(word[2:], call), call)
-    makes = call.name in ("zip", "7z") or (call.name in ("tar", "bsdtar", "gtar") and "c" in first)
     if makes:
         for one in operands_of(call)[:2]:
             if re.search(r"\.(?:tar|tgz|zip|gz|xz|bz2|zst|7z)", one):

@@ -108,8 +108,11 @@ _ARCHIVES = Lazy(r"-?[a-zA-Z]*[rqd][a-zA-Z]*")
 _MODULES = marks.names("venv virtualenv zipfile tarfile zipapp")
 
 
-def judge(policy: Policy, call: Call) -> None:
-    """Judge the paths that a command writes to by its words."""
+def judge(policy: Policy, call: Call, *, carries: bool) -> None:
+    """Judge the paths that a command writes to by its words.
+
+    ``carries``: it runs another command, whose words are among its own.
+    """
     words = call.argv
     name = call.name
     own = _OWN.get(name)
@@ -140,7 +143,7 @@ def judge(policy: Policy, call: Call) -> None:
             if value[:1] not in ("/", "~", "."):
                 continue
         if option == "-o":
-            if name in _NO_O and not (name == "git" and words[1] in ("archive", "format-patch")):
+            if (name in _NO_O or (carries and words[1] not in ("save", "build", "buildx", "image"))) and not (name == "git" and words[1] in ("archive", "format-patch")):
                 continue
         elif (own is None or option not in own) and _OUTPUT.fullmatch(option) is None:
             continue
@@ -155,9 +158,10 @@ def judge(policy: Policy, call: Call) -> None:
         if len(rest) > 1:
             _write(policy, call, rest[1])
     elif name in _MAKES:
+        installs = any("install" in word for word in words)
         for word in words[1:]:
             match = _ASSIGNED.fullmatch(word)
-            if match and not any(one in ("-n", "--dry-run") for one in words):
+            if match and (installs or word[0] in "DO") and "-n" not in words:
                 _write(policy, call, match.group(1))
     elif name in ("ar", "gar", "llvm-ar"):
         if len(words) > 2 and _ARCHIVES.fullmatch(words[1]):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import msgspec
 
@@ -32,6 +33,11 @@ class Finding(msgspec.Struct, frozen=True):
     reason: str
     severity: str
     span: Span
+
+
+@cache
+def _known(rules: Rules) -> frozenset[str]:
+    return rules.names | frozenset(EFFECTS)
 
 
 class Policy:
@@ -79,7 +85,7 @@ class Policy:
     # What the interpreter calls
 
     def programs(self) -> frozenset[str]:
-        return self.rules.names | frozenset(EFFECTS)
+        return _known(self.rules)
 
     def secret(self, path: str) -> bool:
         found = self._classes(path)
@@ -135,7 +141,7 @@ class Policy:
             self._generic(call)
         self._effects(call, shape)
         if call.place == "" and len(call.argv) > 1 and call.name not in BUILT_IN:
-            outputs.judge(self, call)
+            outputs.judge(self, call, carries=call.name in self._carrying)
 
     def _generic(self, call: Call) -> None:
         """Judge a program that nothing is known of by the words that such programs share."""
