@@ -47,7 +47,9 @@ def one(data: bytes) -> None:
     state = None
     for text in data.decode("utf-8", "replace").split(NEXT)[:3]:
         spent, after = seconds(text, state)
-        for _ in range(3):  # what was collected meanwhile, and what is read for the first time, is no fault of the text
+        for _ in range(
+            3
+        ):  # what was collected meanwhile, and what is read for the first time, is no fault of the text
             if spent > LIMIT * SLOWER:
                 ENGINE._lately.clear()
                 spent = min(spent, seconds(text, state)[0])

@@ -549,7 +549,9 @@ def container(run: Interpreter, call: Call) -> str:
                 run.state.write(one, UNKNOWN + REMOTE)
     if sub == "unshare" or rest[:1] == ["ssh"]:
         place = "" if sub == "unshare" else "container"
-        return carried(run, msgspec.structs.replace(call, place=place), rest if sub == "unshare" else rest[1:])
+        return carried(
+            run, msgspec.structs.replace(call, place=place), rest if sub == "unshare" else rest[1:]
+        )
     if sub not in ("exec", "run", "create", "debug", "shell"):
         if sub == "load" or sub == "import":
             return UNKNOWN
@@ -608,7 +610,9 @@ def su(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
-_SEARCHES = marks.names("run scan test new lsp completions help -p --pattern -r --rule --inline-rules --help --version")
+_SEARCHES = marks.names(
+    "run scan test new lsp completions help -p --pattern -r --rule --inline-rules --help --version"
+)
 
 
 def sg(run: Interpreter, call: Call) -> str:
@@ -660,9 +664,12 @@ def busybox(run: Interpreter, call: Call) -> str:
 
 
 _COMMANDS = marks.names(
-    "rm unlink shred dd sudo su doas sh bash zsh dash ksh reboot shutdown poweroff halt chmod chown mkfs killall "
-    "pkill truncate rimraf git kubectl docker podman helm terraform tofu find crontab systemctl mv tee aws gcloud "
-    "psql mysql redis-cli mongosh dropdb env xargs nohup timeout nice curl wget python3 python perl node ruby eval"
+    "rm unlink shred dd sudo su doas sh bash zsh dash ksh reboot shutdown poweroff halt chmod chown "
+    "mkfs killall "
+    "pkill truncate rimraf git kubectl docker podman helm terraform tofu find crontab systemctl mv "
+    "tee aws gcloud "
+    "psql mysql redis-cli mongosh dropdb env xargs nohup timeout nice curl wget python3 python perl "
+    "node ruby eval"
 )
 _TELLS = Lazy(
     r"--?(?:[\w.-]{0,40}[-_.])?(?:exec|run|command|cmd|shell|eval|hook|execute|script|before|after|pre|post|prepare|setup|"
@@ -707,7 +714,9 @@ def other(run: Interpreter, call: Call) -> str:
 
 
 # Known for other things, these run what they are given, too.
-_RUNNERS = marks.names("tsc-watch air consul etcdctl pm2 nx forever supervisorctl fab cap invoke bpftrace lf ranger vifm")
+_RUNNERS = marks.names(
+    "tsc-watch air consul etcdctl pm2 nx forever supervisorctl fab cap invoke bpftrace lf ranger vifm"
+)
 
 SHELLS = marks.names(
     "sh bash dash ash zsh ksh mksh ksh93 rbash fish yash csh tcsh posh oksh loksh hush xonsh nu elvish"

@@ -7,10 +7,10 @@ from functools import partial
 
 import msgspec
 
+from . import _growth as growth
 from . import _marks as marks
 from ._call import Call
 from ._carriers import Handler, Wrapper, carried, told, written
-from . import _growth as growth
 from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, shell, text, unescape
 from ._inline import told as told_code
 from ._lazy import Lazy
@@ -347,7 +347,13 @@ def cmake(run: Interpreter, call: Call) -> str:
         if tool in ("rm", "remove", "remove_directory"):
             flags = ["-r"] if tool == "remove_directory" else []
             return run.call(msgspec.structs.replace(call, argv=["rm", *flags, *rest]))
-        tools = {"copy": "cp", "copy_if_different": "cp", "copy_directory": "cp", "touch": "touch", "make_directory": "mkdir"}
+        tools = {
+            "copy": "cp",
+            "copy_if_different": "cp",
+            "copy_directory": "cp",
+            "touch": "touch",
+            "make_directory": "mkdir",
+        }
         if tool in tools:
             return run.call(msgspec.structs.replace(call, argv=[tools[tool], *rest]))
     return UNKNOWN
@@ -483,7 +489,9 @@ def pip(run: Interpreter, call: Call) -> str:
     """pip and its like: what is installed may have come from the network, or have been written."""
     words = [one for one in call.argv[1:] if one[:1] != "-"]
     if call.name == "pipx" and words[:1] == ["run"]:
-        return run.call(msgspec.structs.replace(call, argv=call.argv[call.argv.index(words[0]) + 1 :] or ["true"]))
+        return run.call(
+            msgspec.structs.replace(call, argv=call.argv[call.argv.index(words[0]) + 1 :] or ["true"])
+        )
     if words[:1] == ["install"] or words[:2] == ["pip", "install"]:
         for word in words[1:]:
             if REMOTE in (written(run, run.path(word, call.cwd)) or "") and re.search(r"[./]", word):
@@ -600,7 +608,9 @@ _OPENED = Lazy(
 _SPLITS = frozenset(("sp", "split", "sview", "so", "source"))
 
 
-_VIM_DELETES = Lazy(r"\bcall\s+delete\s*\(|\(delete-(?:file|directory)\b|:?\s*Delete!|vim\.fn\.delete\b|os\.remove")
+_VIM_DELETES = Lazy(
+    r"\bcall\s+delete\s*\(|\(delete-(?:file|directory)\b|:?\s*Delete!|vim\.fn\.delete\b|os\.remove"
+)
 
 
 def given(run: Interpreter, call: Call) -> str:

@@ -39,7 +39,9 @@ def rm(policy: Policy, call: Call, shape: Shape) -> None:
             unknown_many = False
         if SPLIT in target and re.match(r"-[a-z]*r", target):
             recursive = True
-        below = (marks.STAR * 2 in target or marks.FOUND in target) and not policy.regenerable(policy.path(target, call))
+        below = (marks.STAR * 2 in target or marks.FOUND in target) and not policy.regenerable(
+            policy.path(target, call)
+        )
         policy.delete(policy.path(target, call), call, recursive=recursive, looked_up=unknown_many or below)
 
 
@@ -436,6 +438,7 @@ def output_option(policy: Policy, call: Call, shape: Shape) -> None:
             and index == len(words) - 1
             and not word.startswith("-")
             and index
+            and words[0] not in ("identify", "compare")
         ):
             policy.write(policy.path(word, call), call)
         if word in (

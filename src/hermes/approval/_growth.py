@@ -56,7 +56,9 @@ def endless(node: ast.While) -> bool:
                 return False
             found = found or name in _GROWING
         elif isinstance(one, ast.AugAssign):
-            found = found or not isinstance(one.value, ast.Constant) or isinstance(one.value.value, str | bytes)
+            found = (
+                found or not isinstance(one.value, ast.Constant) or isinstance(one.value.value, str | bytes)
+            )
     return found
 
 

@@ -62,7 +62,8 @@ _REMOTE_CODE = Lazy(
     r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|"
     r"urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|"
     r"\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)|"
-    r"\b(?:include|require|import|source|load|evaluate|EVAL)(?:_once|_string|_url)?\b[\s(]{0,4}(?:[\w{},* ]{1,40}\sfrom\s+)?"
+    r"\b(?:include|require|import|source|load|evaluate|EVAL)(?:_once|_string|"
+    r"_url)?\b[\s(]{0,4}(?:[\w{},* ]{1,40}\sfrom\s+)?"
     r"(?:(?:new\s+)?[\w.:]{1,40}\s*\(\s*){0,3}[\"']https?://|"
     r"\b(?:load-string|eval-string|load|loadstring|eval_string|erl_eval|EVAL|runIn\w*Context|fromURL|source)\b"
     r"[^\n]{0,300}(?:https?://|httpc|http\.request)|"
@@ -128,7 +129,8 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if "eval" not in code:
         code = _PRINTED.sub('print ""', code)
     if _DELETES.search(code) or (
-        language in _SCRIPTS and (_METHOD_DELETES.search(code) or (_FILES.search(code) and _NAMED.search(code)))
+        language in _SCRIPTS
+        and (_METHOD_DELETES.search(code) or (_FILES.search(code) and _NAMED.search(code)))
     ):
         run.note("code-deletes", f"{language} code that deletes files")
     for match in list(_TREES.finditer(code))[:20]:

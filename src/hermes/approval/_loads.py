@@ -1,7 +1,7 @@
 """Programs that run what a file says: of one that came from the network it is not known what that is.
 
-Each entry is options whose value is such a file, or a directory that holds them; ``<`` where the operands are;
-and after a colon the names that the program looks for by itself.
+Each entry is options whose value is such a file, or a directory that holds them; ``<`` where the operands
+are; and after a colon the names that the program looks for by itself.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
 _NODE = "-C --prefix --cwd --dir: package.json"
 _PYTHON = "<: pyproject.toml setup.py"
-_GRADLE = "-b -p -I -c --build-file --project-dir --init-script --settings-file: build.gradle build.gradle.kts"
+_GRADLE = (
+    "-b -p -I -c --build-file --project-dir --init-script --settings-file: build.gradle build.gradle.kts"
+)
 _SQL = "-f --file -init --init-file <"
 _TABLE = {
-    "make gmake bmake nmake mingw32-make remake": "-f -C --file --makefile --directory: Makefile makefile GNUmakefile",
+    "make gmake bmake nmake mingw32-make remake": "-f -C --file --makefile --directory: Makefile "
+    "makefile GNUmakefile",
     "cmake": "-P -S -C -B --build --install --preset < : CMakeLists.txt CMakePresets.json",
     "ninja samu": "-f -C: build.ninja",
     "meson": "-C <: meson.build",
@@ -68,7 +71,8 @@ _TABLE = {
     "docker podman nerdctl docker-compose podman-compose": (
         "-f --file: compose.yml compose.yaml docker-compose.yml docker-compose.yaml"
     ),
-    "skaffold tilt devspace okteto earthly dagger act": "-f -c --filename -W <: skaffold.yaml Tiltfile Earthfile",
+    "skaffold tilt devspace okteto earthly dagger act": "-f -c --filename -W <: skaffold.yaml "
+    "Tiltfile Earthfile",
     "devcontainer": "--workspace-folder --config: .devcontainer.json",
     "kubectl oc k kubeadm istioctl": "-f -k --filename --kustomize --config",
     "helm helmfile": "-f --values --file --post-renderer < : helmfile.yaml",
@@ -78,7 +82,8 @@ _TABLE = {
     "ansible-playbook ansible ansible-pull ansible-console": "-i --inventory --vault-password-file -e <",
     "puppet chef-client chef-solo chef-apply salt-call cf-agent": "-j -c -z <",
     "packer nomad": "<",
-    "nix nix-shell nix-build nix-env nixos-rebuild home-manager guix": "-f --file -I <: flake.nix default.nix shell.nix",
+    "nix nix-shell nix-build nix-env nixos-rebuild home-manager guix": "-f --file -I <: flake.nix "
+    "default.nix shell.nix",
     "snakemake": "-s --snakefile --configfile: Snakefile",
     "nextflow": "-c -C <: main.nf nextflow.config",
     "airflow luigi dvc": ": dvc.yaml",
@@ -86,12 +91,10 @@ _TABLE = {
     "pre-commit lefthook husky": "-c --config: .pre-commit-config.yaml lefthook.yml",
     "mise direnv devbox devenv tmuxinator tmuxp": "<: .mise.toml .envrc devbox.json devenv.nix",
     "fab invoke inv doit": "-f -c -r --fabfile --search-root: fabfile.py tasks.py dodo.py",
-    "earthly-x": "",
     "sed gsed": "-f --file",
     "awk gawk mawk nawk": "-f -i -l --file --include --load",
     "dc bc": "-f --file <",
     "m4": "<",
-    "jq": "",
     "vim nvim vi ex gvim": "-S -u -s --cmd",
     "emacs emacsclient": "-l --load --script",
     "tmux": "-f source source-file",
@@ -119,7 +122,8 @@ _TABLE = {
 _ONLY = {
     # Of these programs only what follows one of these words runs anything.
     "docker podman nerdctl": "compose stack up play",
-    "npm pnpm yarn bun": "install i ci add run start test exec rebuild publish pack run-script dlx x t it create link",
+    "npm pnpm yarn bun": "install i ci add run start test exec rebuild publish pack run-script dlx x "
+    "t it create link",
     "cargo": "build b run r test t bench install check c clippy doc fix nextest watch",
     "go": "run build test generate install tool",
     "kubectl oc k": "apply create replace run",
@@ -203,7 +207,9 @@ def judge(run: Interpreter, call: Call) -> None:
 
 
 # These run what comes in.
-_FED = marks.names("psql mysql mariadb sqlite3 sqlite duckdb cqlsh cypher-shell clickhouse-client mongosh mongo m4 at batch")
+_FED = marks.names(
+    "psql mysql mariadb sqlite3 sqlite duckdb cqlsh cypher-shell clickhouse-client mongosh mongo m4 at batch"
+)
 
 
 def _told(run: Interpreter, call: Call, text: str | None) -> None:

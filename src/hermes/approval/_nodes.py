@@ -59,7 +59,9 @@ def constant(node: Node) -> bool:
     return words in (["true"], [":"]) or words == ["[", "1", "]"]
 
 
-_LEAVES = frozenset(("break", "exit", "return", "sleep", "read", "wait", "kill", "curl", "wget", "inotifywait"))
+_LEAVES = frozenset(
+    ("break", "exit", "return", "sleep", "read", "wait", "kill", "curl", "wget", "inotifywait")
+)
 
 
 def stays(node: object) -> bool:

@@ -1,6 +1,7 @@
 """Where programs write that say so in their words: by an option, by the last operand, by an assignment.
 
-Only writing where it matters is asked about (`Policy.write`), so an option needs no more than to sound like one.
+Only writing where it matters is asked about (`Policy.write`), so an option needs no more than to sound like
+an output.
 """
 
 from __future__ import annotations
@@ -18,20 +19,33 @@ if TYPE_CHECKING:
 # Options that name an output in any program.
 _OUTPUT = Lazy(
     r"-{1,2}(?:[\w-]*[-_])?(?:out|output|outfile|outdir|output[-_]?(?:file|dir|directory|path|folder|filename)|"
-    r"out[-_](?:file|dir|path)|dest|destination|dest[-_]?(?:dir|file|path)|log[-_]?(?:file|path)?|report(?:[-_](?:file|path|dir))?|"
-    r"result[-_]file|export|export[-_](?:file\w*|json|csv|markdown|path|dir|to)|save|save[-_](?:to|as|dir|file|path)|"
+    r"out[-_](?:file|dir|path)|dest|destination|dest[-_]?(?:dir|file|path)|log[-_]?(?:file|path)|report[-_](?:file|path|dir)|"
+    r"result[-_]file|export[-_](?:file\w*|json|csv|markdown|path|dir|to)|save[-_](?:to|as|dir|file|path)|"
     r"dump[-_](?:to|file|dir|header)|write[-_](?:to|file|out)|target[-_]dir|junit[-_]?xml|basetemp|pack[-_]destination|"
-    r"append[-_]output|tee|screenshot|print[-_]to[-_]pdf|csv|html|keyout|cert[-_]file|key[-_]file|archive|to|"
-    r"pid[-_]?file|record|trace[-_]file|cpuprofile|memprofile|coverprofile|blockprofile|trace|xml|json|sarif)",
+    r"append[-_]output|print[-_]to[-_]pdf|keyout|cert[-_]file|key[-_]file|pid[-_]?file|trace[-_]file|"
+    r"cpuprofile|memprofile|coverprofile|blockprofile)",
     2,
+)
+# These only do where the value is joined to them: in other programs they take none.
+_JOINED = Lazy(
+    r"--(?:[\w-]*-)?(?:tee|to|log|report|export|save|screenshot|csv|html|archive|record|trace|xml|json|sarif)"
 )
 _OUTPUT_VALUE = Lazy(r"-{1,2}[sDP]?\w*(?:[oO]ut|OUT)(?:put|PUT)?\w{0,20}[=:](.+)", 16)
 # Here `-o` is something else.
 _NO_O = marks.names(
-    "grep egrep fgrep rg ag ack zgrep ugrep pcregrep ls find ps lsof unzip zip cpio tar mount umount ssh scp sftp sudo "
-    "nm readelf objdump strings netstat ss tr read set shopt test [ useradd usermod apt apt-get stat join column paste "
-    "pgrep pkill install rsync pip pip3 git svn hg fd ansible journalctl systemctl lsblk chown od hexdump mv cp tail "
+    "grep egrep fgrep rg ag ack zgrep ugrep pcregrep ls find ps lsof unzip zip cpio tar mount umount "
+    "ssh scp sftp sudo "
+    "nm readelf objdump strings netstat ss tr read set shopt test [ useradd usermod apt apt-get stat "
+    "join column paste "
+    "pgrep pkill install rsync pip pip3 git svn hg fd ansible journalctl systemctl lsblk chown od "
+    "hexdump mv cp tail "
     "pytest ffmpeg bsdtar gtar ip sshfs fusermount dd csplit getent docker-x size addr2line who ltrace-x"
+)
+# These carry another command behind one word of their own only.
+_SUBBED = marks.names(
+    "poetry pipenv pdm hatch rye conda mamba micromamba uv docker podman nerdctl npm pnpm yarn "
+    "bundle composer perf "
+    "asciinema mise helm"
 )
 _OWN = {
     name: frozenset(options.split())
@@ -50,6 +64,7 @@ _OWN = {
         "ab gnuplot-x": "-g -e",
         "doxygen": "-g",
         "psql pgcli": "-L --log-file",
+        "locust k6": "--csv --out",
         "keytool jarsigner": "-keystore -file -signedjar",
         "screen": "-Logfile",
         "nmap masscan": "-oN -oX -oG -oA -oS -oJ -oL",
@@ -71,9 +86,12 @@ _OWN = {
 _LAST = {
     name: frozenset(subs.split())
     for names, subs in {
-        "qpdf wkhtmltopdf wkhtmltoimage sox lame sass lessc virtualenv pdftotext pdftohtml pdfunite ps2pdf pdf2ps": "",
-        "ebook-convert heif-convert mksquashfs composite montage mogrify strip upx patchelf chrpath objcopy": "",
-        "sstrip install_name_tool codesign gifsicle-x fallocate mkfile rsvg-convert-x potrace-x sphinx-build": "",
+        "qpdf wkhtmltopdf wkhtmltoimage sox lame sass lessc virtualenv pdftotext pdftohtml pdfunite "
+        "ps2pdf pdf2ps": "",
+        "ebook-convert heif-convert mksquashfs composite montage mogrify strip upx patchelf chrpath "
+        "objcopy": "",
+        "sstrip install_name_tool codesign gifsicle-x fallocate mkfile rsvg-convert-x potrace-x "
+        "sphinx-build": "",
         "vips": "copy thumbnail resize crop rot flip",
         "gm magick": "convert composite montage mogrify",
         "django-admin": "startproject startapp",
@@ -129,6 +147,8 @@ def judge(policy: Policy, call: Call, *, carries: bool) -> None:
                     if found is None:
                         continue
                     option, value = "--out", found.group(1)
+            elif _JOINED.fullmatch(option) is not None:
+                option = "--out"
             elif _OUTPUT.fullmatch(option) is None and (own is None or option not in own):
                 found = _OUTPUT_VALUE.fullmatch(word)
                 if found is None and not (name == "protoc" and option.endswith("_out")):
@@ -143,7 +163,8 @@ def judge(policy: Policy, call: Call, *, carries: bool) -> None:
             if value[:1] not in ("/", "~", "."):
                 continue
         if option == "-o":
-            if (name in _NO_O or (carries and words[1] not in ("save", "build", "buildx", "image"))) and not (name == "git" and words[1] in ("archive", "format-patch")):
+            inner = carries and (name not in _SUBBED or "run" in words[1:3] or "exec" in words[1:3])
+            if (name in _NO_O or inner) and not (name == "git" and words[1] in ("archive", "format-patch")):
                 continue
         elif (own is None or option not in own) and _OUTPUT.fullmatch(option) is None:
             continue
@@ -151,7 +172,9 @@ def judge(policy: Policy, call: Call, *, carries: bool) -> None:
     subs = _LAST.get(name)
     if subs is not None:
         rest = operands_of(call)
-        if (len(rest) > 1 and (not subs or rest[0] in subs)) or (rest and name in _ALONE and not _looks(call)):
+        if (len(rest) > 1 and (not subs or rest[0] in subs)) or (
+            rest and name in _ALONE and not _looks(call)
+        ):
             _write(policy, call, rest[-1])
     elif name in _SECOND:
         rest = operands_of(call, "-f -s -w -c -l -o -g -R")
@@ -168,7 +191,11 @@ def judge(policy: Policy, call: Call, *, carries: bool) -> None:
             _write(policy, call, words[2])
     elif name.startswith("python") and len(words) > 3 and words[1] == "-m" and words[2] in _MODULES:
         if words[2] in ("venv", "virtualenv") or words[3] in ("-e", "-c", "--extract", "--create"):
-            _write(policy, call, words[-1] if words[3] not in ("-c", "--create") else words[4 if len(words) > 4 else 3])
+            _write(
+                policy,
+                call,
+                words[-1] if words[3] not in ("-c", "--create") else words[4 if len(words) > 4 else 3],
+            )
     elif name == "ssh-keygen" and "-f" in words[:-1] and not any(one[:2] in _KEY_LOOKS for one in words):
         _write(policy, call, words[words.index("-f") + 1])
     if name == "git":
@@ -178,7 +205,9 @@ def judge(policy: Policy, call: Call, *, carries: bool) -> None:
 
 
 def _looks(call: Call) -> bool:
-    return any(word.startswith("--print") or word in ("-l", "-t", "-d", "-dv", "--list") for word in call.argv)
+    return any(
+        word.startswith("--print") or word in ("-l", "-t", "-d", "-dv", "--list") for word in call.argv
+    )
 
 
 def _write(policy: Policy, call: Call, word: str) -> None:

@@ -283,7 +283,9 @@ class Policy:
             or path in ("/dev/null", "/dev/stdout", "/dev/stderr")
         ):
             return
-        if re.search(r"\.(?:log|out|tmp|pid|lock|cache|err|trace)$|/\.?touch|\.gitkeep$|__init__\.py$|/logs?/", path):
+        if re.search(
+            r"\.(?:log|out|tmp|pid|lock|cache|err|trace)$|/\.?touch|\.gitkeep$|__init__\.py$|/logs?/", path
+        ):
             return
         # `> notes.md` may well make it; what says that nothing goes into it means to empty it.
         near = path.startswith((call.cwd.rstrip("/") + "/", self.workspace.rstrip("/") + "/"))
@@ -430,7 +432,9 @@ _DESTROYS = Lazy(
 )
 _EMPTYING = marks.names("cat cp truncate tee head tail install ln dd rsync sponge sed gsed")
 # What the shell does itself writes nowhere by its words.
-BUILT_IN = marks.names("echo printf cd test [ export declare local set read return exit eval true false : source .")
+BUILT_IN = marks.names(
+    "echo printf cd test [ export declare local set read return exit eval true false : source ."
+)
 _SEARCHES = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "wc"))
 _ONLY_LOOKS = ("--dry-run", "--check", "--help", "--dryrun", "--summary", "--list", "--describe", "--plan")
 _DESTROYS_FLAG = Lazy(

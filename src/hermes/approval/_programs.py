@@ -528,7 +528,9 @@ PROGRAMS: dict[str, Handler] = {
         decoder,
     ),
     **dict.fromkeys(
-        marks.names("curl wget wget2 http https xh lynx w3m links GET curlie fetch aria2c axel lwp-request yt-dlp"),
+        marks.names(
+            "curl wget wget2 http https xh lynx w3m links GET curlie fetch aria2c axel lwp-request yt-dlp"
+        ),
         curl_like,
     ),
     **dict.fromkeys(

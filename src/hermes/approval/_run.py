@@ -19,16 +19,16 @@ import msgspec
 from . import _loads as loads
 from . import _marks as marks
 from . import _paths as paths
+from ._assign import assign as assigned
 from ._call import Call, Sink
 from ._expand import Expander, fits, matches
 from ._lazy import Lazy
 from ._marks import REMOTE, SECRET, SPLIT, UNKNOWN
-from ._nodes import MAX_OUTPUT, constant, joined, keyed, leaves, many, quoted, stays, written
+from ._nodes import constant, joined, leaves, many, quoted, stays, written
 from ._parser import Parser
 from ._state import State
 from ._syntax import (
     Arith,
-    Assign,
     Case,
     CFor,
     Coproc,
@@ -67,8 +67,6 @@ _SHADOWED = marks.names(
     "sudo su doas ssh scp git ls cat rm cp mv cd grep python python3 pip curl gpg passwd test kill hermes"
 )
 _MAKES = frozenset(("mkdir", "touch", "cp", "dd", "mktemp", "truncate", "fallocate", "mkfifo", "ln"))
-# The shell keeps its aliases, and where it found programs, in these.
-_MEANINGS = frozenset(("BASH_ALIASES", "BASH_CMDS"))
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 
 
@@ -560,7 +558,7 @@ class Interpreter:
             argv = self.expand.fields(words)
         env: dict[str, str] = {}
         for assign in node.assigns:
-            self.assign(assign, env if argv else None)
+            assigned(self, assign, env if argv else None)
         call = Call(argv, self.state.cwd, self.span, stdin, env, self.place, self.root, self.captured)
         files = self._redirects(node.redirects, call) if node.redirects else []
         if files and any(fd in ("1", "&") for fd, _, _ in files):
@@ -579,7 +577,7 @@ class Interpreter:
                     self.state.descriptors[one.fd] = UNKNOWN + REMOTE if network else self.reading(path)
         if node.arrays:
             for assign in node.arrays:
-                self.assign(assign, None)
+                assigned(self, assign, None)
         if env:
             saved = {name: self.state.variables[name] for name in env if name in self.state.variables}
             out = self._with(env, call)
@@ -615,72 +613,6 @@ class Interpreter:
     def _shown(self, name: str) -> str:
         value = self.state.variables.get(name)
         return value if isinstance(value, str) else UNKNOWN
-
-    def assign(self, assign: Assign, env: dict[str, str] | None) -> None:
-        """Do an assignment, in ``env`` when it is for one command only."""
-        variables = self.state.variables
-        if self.growing and self._grown(assign):
-            self.note("endless-output", f"{assign.name} grows without end")
-        if assign.index is not None:
-            index = self.expand.text(assign.index)
-            self.expand.check_arithmetic(index)
-            if not index.isdigit() and len(index) < 200:
-                variables[f"{assign.name}[{index}]"] = self.expand.text(assign.value)
-            held = variables.get(assign.name)
-            values = list(held) if isinstance(held, list) else [held or ""] if isinstance(held, str) else []
-            text = self.expand.text(assign.value)
-            if assign.name in _MEANINGS:
-                self._meaning(assign.name, index, text)
-            if index.isdigit() and int(index) <= min(len(values), 500):
-                number = int(index)
-                values[number:] = [text, *values[number + 1 :]]
-                variables[assign.name] = values
-            else:
-                variables[assign.name] = [*values, text] if len(values) < 500 else [UNKNOWN]
-            return
-        if assign.values is not None:
-            fields: list[str] = []
-            for word in assign.values:
-                value = keyed(word)
-                if value is not None:
-                    name = word.parts[0].text.partition("]")[0]  # type: ignore[union-attr]
-                    variables[f"{assign.name}{name}]"] = self.expand.text(value)
-                    if assign.name in _MEANINGS:
-                        self._meaning(assign.name, name[1:], self.expand.text(value))
-                fields += self.expand.word(value) if value is not None else self.expand.word(word)
-            if assign.append:
-                held = variables.get(assign.name)
-                fields = [
-                    *(held if isinstance(held, list) else [held] if isinstance(held, str) else []),
-                    *fields,
-                ]
-            variables[assign.name] = fields[:500] if len(fields) <= 500 else [SPLIT]
-            return
-        text = self.expand.text(assign.value, assignment=True)
-        if assign.append:
-            held = variables.get(assign.name, "" if env is None else None)
-            if isinstance(held, list):
-                held = " ".join(held)
-            text = (held if held is not None else UNKNOWN if assign.name not in variables else "") + text
-            text = text[:MAX_OUTPUT]
-        if env is not None:
-            env[assign.name] = text
-        else:
-            variables[assign.name] = text
-
-    def _meaning(self, array: str, name: str, value: str) -> None:
-        """Follow an entry of an array of the shell that says what a name means, as the command that does so."""
-        words = ["alias", f"{name}={value}"] if array == "BASH_ALIASES" else ["hash", "-p", value, name]
-        self.call(Call(words, self.state.cwd, self.span, None, {}, self.place, self.root, True))
-
-    def _grown(self, assign: Assign) -> bool:
-        if assign.append:
-            return True
-        held = self.state.variables.get(assign.name)
-        if not isinstance(held, str) or not held or assign.values is not None or assign.index is not None:
-            return False
-        text = self.expand.text(assign.value, assignment=True)
-        return len(text) > len(held) and text.startswith(held)
 
     def _alias(self, node: Simple, stdin: str | None) -> None:
         """Follow the command with its alias replaced. Whether aliases are on is not known, so both are
