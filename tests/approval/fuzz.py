@@ -15,11 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import atheris
+import atheris  # type: ignore[import-untyped]
 
 with atheris.instrument_imports(include=["hermes.approval"]):
     from hermes.approval import Request
-    from hermes.approval.engine import Engine
+    from hermes.approval.engine import Engine, SessionState
 
 HERE = Path(__file__).parent
 CWD = "/home/dev/project"
@@ -31,7 +31,7 @@ NEXT = "\n#next\n"
 ENGINE = Engine()
 
 
-def seconds(text: str, state: object) -> tuple[float, object]:
+def seconds(text: str, state: SessionState | None) -> tuple[float, SessionState | None]:
     request = Request(kind="run", text=text, cwd=CWD, home="/home/dev", workspace=CWD, backend="ssh")
     begun = time.thread_time()
     decision = ENGINE.judge(request, state)
@@ -44,7 +44,7 @@ def seconds(text: str, state: object) -> tuple[float, object]:
 
 
 def one(data: bytes) -> None:
-    state = None
+    state: SessionState | None = None
     for text in data.decode("utf-8", "replace").split(NEXT)[:3]:
         spent, after = seconds(text, state)
         for _ in range(

@@ -261,9 +261,9 @@ def brought(run: Interpreter, call: Call, words: list[str]) -> None:
     _, rest = options_of(words, _CLONE)
     if rest[:1] == ["clone"]:
         _, operands = options_of(rest[1:], _CLONE)
-        while operands and len(operands) > 1 and operands[1].startswith("-"):
-            _, more = options_of(operands[1:], _CLONE)
-            operands = [operands[0], *more]
+        if len(operands) > 1:
+            # Options may also come after the address.
+            operands = [operands[0], *options_of(operands[1:], _CLONE)[1]]
         if operands and re.match(r"(?:https?|git|ssh|ftps?)://|[\w.-]+@?[\w.-]+:", operands[0]):
             base = operands[0].rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
             target = run.path(operands[1] if len(operands) > 1 else base, call.cwd)
