@@ -50,7 +50,7 @@ def awk(run: Interpreter, call: Call) -> str:
         for match in list(re.finditer(r"\bsystem\s*\(\s*" + STRING, code))[:10]:
             given = "".join(literals(match.group(1) or match.group(2) or "", code, match.end()))
             more = code[match.end() : match.end() + 1] and not re.match(r"\s*\)", code[match.end() :])
-            told_code(run, call, given + (UNKNOWN if more else ""))
+            told_code(run, call, given, more=bool(more))
         if re.search(r"\bsystem\s*\(\s*[^\"'\s]", code):
             run.note("code-runs", "awk runs commands that are not known")
         for match in list(re.finditer(r"\"((?:[^\"\\]|\\.)*)\"\s*\)*\s*\|&?\s*getline", code))[:10]:

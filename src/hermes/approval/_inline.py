@@ -141,6 +141,8 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("code-network", f"{language} code that opens a connection")
     if _REMOTE_CODE.search(code):
         run.note("remote-code", f"{language} code that runs what comes from the network")
+    if _LISTED.search(code):
+        run.note("code-deletes", f"{language} code that deletes directories")
     if growth.grows(code):
         run.note("endless-output", f"{language} code that fills the memory or a disk")
     if _KILLS.search(code):
@@ -156,7 +158,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
                 captured=True,
             )
         else:
-            told(run, call, words[0] + _joined(code, match.end()))
+            told(run, call, words[0], more=_joined(code, match.end()))
     if _SENDS.search(code):
         if _ENVIRONMENT.search(code):
             run.note("send-secret", f"{language} code that sends the environment")
@@ -294,6 +296,8 @@ def shell(run: Interpreter, call: Call, script: str) -> None:
 _CHECKS = frozenset(("-c", "--check", "-l", "--syntax-check", "-m", "-wc", "-cw"))
 
 
+# A recursive deletion as a list of words: `("rm", "-rf", x)`, `'rm', ['-r', x]`.
+_LISTED = Lazy(r"[\"'](?:[\w/]*/)?rm[\"'][\s,(\[{:\w]{0,20}[\"']-[a-zA-Z]*[rR][a-zA-Z]*[\"']")
 # A deletion of what a variable of the code says, and a signal to it.
 _DYNAMIC = Lazy(
     r"(?:^|[;&|(]\s*)(?:\S*/)?(rm|unlink|shred|srm|kill|pkill)\s+(?:-[\w-]+\s+)*[^;&|\n]{0,200}?"
@@ -301,25 +305,25 @@ _DYNAMIC = Lazy(
 )
 
 
-def told(run: Interpreter, call: Call, script: str) -> None:
-    """Follow a text that code gives to a shell, with values of the code in it."""
-    found = _DYNAMIC.search(script)
+def told(run: Interpreter, call: Call, script: str, *, more: bool = False) -> None:
+    """Follow a text that code gives to a shell, with values of the code in it, or joined to it."""
+    found = _DYNAMIC.search(script + UNKNOWN if more else script)
     if found is not None:
         if "kill" in found.group(1):
             run.note("kill-looked-up", "code that kills processes which are looked up")
         else:
             run.note("code-deletes", "code that deletes files which are not known")
-    shell(run, call, script)
+    shell(run, call, script + UNKNOWN if more and script[-1:] in (" ", "/", "=") else script)
 
 
-_JOINS = Lazy(r"\s*(?:\.\.|[.+&,~]|<>|\^)\s*[$@\w(]")
+_JOINS = Lazy(r"\s*(?:\.\.|[.+&]|<>|\^)\s*[$@\w(]")
 
 
-def _joined(code: str, at: int) -> str:
-    """Return an unknown text where what is not literal is joined to the text that ends there."""
+def _joined(code: str, at: int) -> bool:
+    """Say whether something that is not literal is joined to the text that ends there."""
     while (match := _NEXT.match(code, at)) is not None and match.end() > at:
         at = match.end()
-    return UNKNOWN if _JOINS.match(code, at) else ""
+    return _JOINS.match(code, at) is not None
 
 
 class Inline:

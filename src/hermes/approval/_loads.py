@@ -122,7 +122,7 @@ _TABLE = {
 _ONLY = {
     # Of these programs only what follows one of these words runs anything.
     "docker podman nerdctl": "compose stack up play",
-    "npm pnpm yarn bun": "install i ci add run start test exec rebuild publish pack run-script dlx x "
+    "npm pnpm yarn": "install i ci add run start test exec rebuild publish pack run-script dlx x "
     "t it create link",
     "cargo": "build b run r test t bench install check c clippy doc fix nextest watch",
     "go": "run build test generate install tool",

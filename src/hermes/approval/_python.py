@@ -50,7 +50,7 @@ _MOVES = frozenset(
         "os.symlink",
     )
 )
-_METHODS = frozenset(("unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p"))
+_METHODS = frozenset(("unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p", "removetree"))
 _EXECS = frozenset(
     (
         "exec",
@@ -426,6 +426,8 @@ class _Reader:
             self.run.note("endless-output", "Python code that fills the memory")
         elif name in ("map", "filter") and node.args and self.dotted(node.args[0]) in _REMOVES | _TREES:
             self.run.note("code-deletes", "Python code that deletes files which are not known")
+        elif name.startswith(("sh.", "plumbum.cmd.")):
+            self.runs([name.rpartition(".")[2], *args])
         elif name == "os.truncate":
             self.run.note("empty-file", "Python code that empties a file")
         elif name in _MOVES:
