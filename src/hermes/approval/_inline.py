@@ -89,8 +89,8 @@ _NODE_SHELL = Lazy(r"\b(?:net|tls|dgram|http2?|ws)[\"']\s*\)")
 # The functions of a module that works on files, whatever they are called here.
 _FILES = Lazy(r"[\"'](?:node:)?(?:fs|fs/promises|fs-extra|graceful-fs|del|del-cli|trash|shelljs)[\"']")
 _NAMED = Lazy(
-    r"\b(?:rm|rmdir|unlink|truncate|remove|emptyDir)(?:Sync)?\s*(?:[(,}:]|as\b)|[\"'](?:del|del-cli|trash)[\"']|"
-    r"\[\s*[\"'](?:rm|rmdir|unlink)(?:Sync)?[\"']"
+    r"(?<!\.)\b(?:rm|rmdir|unlink|truncate)(?:Sync)?\s*(?:[(,}:]|as\b)|[\"'](?:del|del-cli|trash)[\"']|"
+    r"\[\s*[\"'](?:rm|rmdir|unlink)(?:Sync)?[\"']|\bfs-extra[\"'][^\n]{0,200}\b(?:remove|emptyDir)(?:Sync)?\s*\("
 )
 _METHOD_DELETES = Lazy(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w]")
 # What is only printed.
@@ -143,7 +143,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("remote-code", f"{language} code that runs what comes from the network")
     if _LISTED.search(code):
         run.note("code-deletes", f"{language} code that deletes directories")
-    if growth.grows(code):
+    if language != "C" and growth.grows(code):
         run.note("endless-output", f"{language} code that fills the memory or a disk")
     if _KILLS.search(code):
         run.note("kill-everything", "kills every process", "block")

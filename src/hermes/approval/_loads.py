@@ -191,7 +191,7 @@ def judge(run: Interpreter, call: Call) -> None:
         named.append(value)
         if not value.endswith((".mk", ".yml", ".yaml", ".toml", ".json")):
             places.append(value)
-    if "-" in named or "/dev/stdin" in named or (call.name in _FED and not given):
+    if "-" in named or "/dev/stdin" in named or (call.name in _FED and not given and not _asked(call)):
         _told(run, call, call.stdin)
     if not run.state.files:
         return
@@ -210,6 +210,18 @@ def judge(run: Interpreter, call: Call) -> None:
 _FED = marks.names(
     "psql mysql mariadb sqlite3 sqlite duckdb cqlsh cypher-shell clickhouse-client mongosh mongo m4 at batch"
 )
+
+
+_QUERIES = marks.names("-c -e -q -cmd --command --execute --query --eval --queries")
+
+
+def _asked(call: Call) -> bool:
+    """Say whether what a client of a database does is in its words, so that its input is data."""
+    operands = [one for one in call.argv[1:] if one[:1] != "-"]
+    return not _QUERIES.isdisjoint(call.argv) or (
+        call.name in ("sqlite3", "sqlite", "duckdb", "cypher-shell", "clickhouse-client")
+        and len(operands) > 1
+    )
 
 
 def _told(run: Interpreter, call: Call, text: str | None) -> None:
