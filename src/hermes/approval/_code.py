@@ -208,13 +208,16 @@ _COMMAND_NAMES = Lazy(
 )
 
 
+_MAKEFILE = Lazy(r"-[a-zA-Z]*f|--file|--makefile")
+
+
 def make(run: Interpreter, call: Call) -> str:
     """make: a makefile that is given or written in the session, and assignments that run commands."""
     words = call.argv[1:]
     code = ""
     for index, word in enumerate(words):
         match = re.fullmatch(r"-f(.+)|--(?:file|makefile)=(.+)", word)
-        if match or (word in ("-f", "--file", "--makefile") and index + 1 < len(words)):
+        if match or (_MAKEFILE.fullmatch(word) and index + 1 < len(words)):
             name = (match.group(1) or match.group(2)) if match else words[index + 1]
             if name in ("-", "/dev/stdin"):
                 code += call.stdin or ""
@@ -230,7 +233,9 @@ def make(run: Interpreter, call: Call) -> str:
             _COMMAND_NAMES.fullmatch(match.group(1)) or re.search(r"[;&|`]|\bsh -c\b", match.group(2))
         ):
             shell(run, call, match.group(2).replace("$$", "$"))
-    if not any(word.startswith(("-f", "--file", "--makefile")) for word in words):
+    if not any(
+        word.startswith(("-f", "--file", "--makefile")) or _MAKEFILE.fullmatch(word) for word in words
+    ):
         for name in ("Makefile", "makefile", "GNUmakefile"):
             code += run.state.files.get(run.path(name, call.cwd), "") if "-n" not in words else ""
     _, plain = options_of([one for one in words if "=" not in one], _MAKE)
@@ -469,6 +474,8 @@ def conventional(language: str, *names: str) -> Handler:
     wanted = re.compile("|".join(names))
 
     def handler(run: Interpreter, call: Call) -> str:
+        if call.name == "tox" and call.argv[1:2] in (["exec"], ["e"]) and "--" in call.argv:
+            return carried(run, call, call.argv[call.argv.index("--") + 1 :])
         given = {run.path(one, call.cwd) for one in call.argv[1:] if one[:1] != "-"}
         for path, held in list(run.state.files.items())[:50]:
             inside = path.startswith(call.cwd + "/") and wanted.fullmatch(path.rpartition("/")[2])

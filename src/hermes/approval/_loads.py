@@ -184,9 +184,14 @@ def judge(run: Interpreter, call: Call) -> None:
                 if loader.operands:
                     named.append(word)
                 continue
-            if word[:2] not in loader.options or len(word) < 3 or word[1] == "-":
+            if len(word) < 3 or word[1] == "-":
                 continue
-            value = word[2:]
+            if word[:2] in loader.options:
+                value = word[2:]
+            elif "-" + word[-1] in loader.options and index + 1 < len(words):
+                value = words[index + 1]
+            else:
+                continue
         given = True
         named.append(value)
         if not value.endswith((".mk", ".yml", ".yaml", ".toml", ".json")):
