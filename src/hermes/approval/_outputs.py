@@ -134,7 +134,8 @@ def judge(policy: Policy, call: Call, *, carries: bool) -> None:
     words = call.argv
     name = call.name
     own = _OWN.get(name)
-    for index in range(1, len(words)):
+    # The words of the other command are judged with it.
+    for index in range(1, min(len(words), 60) if carries else len(words)):
         word = words[index]
         if "/" not in word and "~" not in word:
             continue
