@@ -20,45 +20,27 @@ class About(NamedTuple):
 
     isolation: str
     cost: str
-    persistence: str
+    files: str
     purpose: str
-    verified: str
     fits: str
 
 
 ABOUT: dict[str, About] = {
-    "local": About(
-        "none", "free", "your disk", "throw-away machines", "real", "accept commands in your own files"
-    ),
-    "docker": About(
-        "container", "free", "per container", "development, most people", "real", "work on this machine"
-    ),
-    "podman": About(
-        "container", "free", "per container", "docker without its daemon", "real", "have no docker"
-    ),
-    "ssh": About(
-        "other machine", "the machine's", "that machine's disk", "work on your machines", "real",
-        "have a machine of your own for it",
-    ),
-    "singularity": About(
-        "container", "free", "per container", "clusters, SLURM", "real", "work on a cluster"
-    ),
-    "modal": About(
-        "container", "per second", "snapshots", "GPUs, heavy computing", "not built", "need GPUs or bursts"
-    ),
+    "local": About("none", "free", "your disk", "throw-away machines", "accept commands in your own files"),
+    "docker": About("container", "free", "per container", "development; most people", "work on this machine"),
+    "podman": About("container", "free", "per container", "docker without its daemon", "have no docker"),
+    "ssh": About("remote", "its own", "its disk", "work on other machines", "have a machine for it"),
+    "singularity": About("container", "free", "per container", "clusters, SLURM, GPUs", "work on a cluster"),
+    "modal": About("container", "per second", "snapshots", "GPUs, heavy computing", "need GPUs or bursts"),
     "daytona": About(
-        "container", "per second", "sleeps and wakes", "an agent that stays", "not built",
-        "want a place that lives on a server for months",
+        "container", "per second", "survive sleep", "an agent that stays for months", "want that"
     ),
-    "vercel": About(
-        "virtual machine", "per second", "snapshots", "near Vercel projects", "not built",
-        "are on Vercel already",
-    ),
-    "jail": About(
-        "namespaces", "free", "your disk", "where no engine is", "not built", "can install nothing"
-    ),
-}  # fmt: skip
+    "vercel": About("VM", "per second", "snapshots", "near Vercel projects", "are on Vercel already"),
+    "jail": About("namespaces", "free", "your disk", "machines without an engine", "can install nothing"),
+}
 """The places, in the order in which people meet them."""
+
+OTHER = About("unknown", "unknown", "unknown", "added by another package", "installed it")
 
 
 def built(name: str) -> bool:

@@ -29,6 +29,7 @@ COMMANDS = {
     "workspace": "workspace",
     "sandbox": "sandbox",
     "setup": "setup",
+    "backends": "backends",
     "doctor": "doctor",
     "approvals": "approvals",
     "config": "config",

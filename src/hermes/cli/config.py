@@ -248,7 +248,7 @@ def _warn(key: str, value: Any) -> None:
 
     from ._run import run
 
-    found = run(survey.look(place, config))
+    found = run(survey.look(place, config, patience=5.0))
     if found.works is False:
         say(f"warning: {place} cannot be used now: {found.missing}.")
         if found.remedy:
