@@ -155,7 +155,12 @@ def _isolation(backend: str, box: Sandbox) -> str:
 
 
 def _tell_foreign(keys: tuple[str, ...]) -> None:
-    """Say once which settings in a section of ours are those of another program."""
+    """Say once which settings are those of another program."""
+    others = [key for key in keys if "." not in key]
+    if others:
+        some = ", ".join(others[:6]) + (" and others" if len(others) > 6 else "")
+        say(f"config.yaml: {some} are hermes-agent's and do nothing here; 'hermes config migrate' shows what")
+        say("can be taken over. (This is said once.)")
     inside = [key for key in keys if "." in key and key != "approvals.mode"]
     if inside:
         say(f"config.yaml: {', '.join(inside)} are hermes-agent's and do nothing here. (This is said once.)")

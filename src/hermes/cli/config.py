@@ -346,6 +346,27 @@ def restore(debug: options.Debug = False) -> int:
 
 
 @app.command()
+def migrate(
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="FILE", help="Its config.yaml. Default: ~/.hermes.")
+    ] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="Write it; a copy of the file is kept.")] = False,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> int:
+    """Take over the settings of hermes-agent.
+
+    Without --apply it only shows what would become of each. Its own settings stay in the file; what is set
+    here already stays too.
+
+    Example: hermes config migrate --apply
+    """
+    from ._migrate import migrate as work
+
+    return work(source, apply=apply, json=json)
+
+
+@app.command()
 def path(json: options.Json = False, debug: options.Debug = False) -> int:
     """Print where the files are.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -10,11 +11,12 @@ from pathlib import Path
 from hermes.errors import ConfigError
 
 from ._env import PASSWORD
+from ._env import _unquoted as unquoted
 from ._file import locked, replace
 from ._load import ENVIRONMENT
 from ._units import home
 
-__all__ = ["KNOWN", "names", "secret_name", "write"]
+__all__ = ["KNOWN", "names", "read", "secret_name", "write"]
 
 KNOWN = {
     "modal.token_id": "MODAL_TOKEN_ID",
@@ -62,6 +64,17 @@ def names() -> dict[str, bool]:
     return {
         line[1]: line[1] == PASSWORD or bool(_WORDS.search(line[1])) for line in found if line and line[2]
     }
+
+
+def read(path: Path) -> dict[str, str]:
+    """Return the variables that a file such as ``.env`` sets. Values that cannot be read are left out."""
+    found: dict[str, str] = {}
+    for line in _read(path).split("\n"):
+        parts = _LINE.fullmatch(line)
+        if parts is not None:
+            with contextlib.suppress(ConfigError):
+                found[parts[1]] = unquoted(parts[2], str(path))
+    return found
 
 
 def write(name: str, value: str | None) -> Path:
