@@ -16,7 +16,7 @@ from hermes.config._load import problems, sources
 from hermes.config._source import decoded, parse, read_bytes
 from hermes.errors import ConfigError, HermesError
 
-from ._report import FAILED, say
+from ._report import FAILED, clean, say
 from ._text import print_json
 
 EDITORS = ("nano", "vi")
@@ -45,7 +45,7 @@ def edit() -> int:
                 say(f"error: {error.message}")
                 if error.hint and "hermes config" not in error.hint:
                     say(f"       {error.hint}")
-            if not _again():
+            if not _confirmed("Edit it again?", default=True):
                 raise ConfigError(f"{where} is as it was: what was written is not right")
     except HermesError as error:
         if draft.exists() and draft.read_bytes() != data:
@@ -95,13 +95,13 @@ def _wrong(draft: Path) -> list[ConfigError]:
     return problems(data, lambda at: f"line {lines[at]}" if at in lines else "the file")
 
 
-def _again() -> bool:
+def _confirmed(question: str, *, default: bool = False) -> bool:
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    sys.stderr.write("Edit it again? [Y/n] ")
+    sys.stderr.write(f"{question} [{'Y/n' if default else 'y/N'}] ")
     sys.stderr.flush()
     answer = sys.stdin.readline()
-    return bool(answer) and answer.strip().lower() not in ("n", "no")
+    return bool(answer) and (answer.strip().lower() or ("y" if default else "n")) in ("y", "yes")
 
 
 def _take(where: Path, before: bytes, text: str) -> None:
@@ -152,6 +152,11 @@ def _checked() -> tuple[list[dict[str, Any]], list[str]]:
                     f"these are hermes-agent's and do nothing here: {', '.join(found.foreign)}. "
                     "'hermes config migrate' takes over what it can."
                 )
+            if found.untrusted:
+                warnings.append(
+                    f"{', '.join(found.untrusted)} of .hermes.yaml do not count until you trust it: "
+                    "'hermes config trust'."
+                )
     except ConfigError as error:
         errors.append(error)
     warnings += _loose()
@@ -168,6 +173,36 @@ def _loose() -> list[str]:
     if facts.st_uid != os.geteuid() or stat.S_IMODE(facts.st_mode) & 0o077:
         return [f"{path} can be read by others: chmod 600 {path}"]
     return []
+
+
+def trust(*, yes: bool, revoke: bool) -> int:
+    """Show what a project's file asks for, and let it count when the user says so."""
+    from hermes.config import _project
+    from hermes.config._load import sources
+
+    path = _project.find()
+    if path is None:
+        raise ConfigError(f"there is no {_project.NAME} in this project; nothing was changed")
+    if revoke:
+        say(f"{path} is not trusted any more." if _project.forget(path) else f"{path} was not trusted.")
+        return 0
+    keys = sources().settled().untrusted
+    if not keys:
+        say(f"all that {path} says counts already.")
+        return 0
+    data = _project.said(path)
+    print(f"{path} asks for what a file of somebody else's may not say by itself:")
+    for key in keys:
+        value: Any = data
+        for part in key.split("."):
+            value = value[part]
+        print(clean(f"  {key}: {value}"))
+    if not yes and not _confirmed("Shall it count as it is now?"):
+        say("nothing was changed.")
+        return FAILED
+    _project.trust(path, data)
+    say(f"{path} counts in full, as long as it stays as it is.")
+    return 0
 
 
 def restore() -> int:

@@ -141,6 +141,9 @@ def announce(chosen: Chosen, box: Sandbox, *, quiet: bool) -> None:
     off = ", approvals are OFF" if box._approvals_off else ""
     if chosen.config.foreign and _first_use("told-foreign"):
         _tell_foreign(chosen.config.foreign)
+    if chosen.config.untrusted:
+        keys = ", ".join(chosen.config.untrusted)
+        say(f"{keys} of this project's .hermes.yaml do not count: 'hermes config trust' shows and allows it.")
     if chosen.why_auto:
         say(f"no place was chosen, so auto stands for {chosen.backend} from now on: {chosen.why_auto}{off}.")
     elif sys.stderr.isatty():

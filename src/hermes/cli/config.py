@@ -367,6 +367,23 @@ def migrate(
 
 
 @app.command()
+def trust(
+    yes: options.Yes = False,
+    revoke: Annotated[bool, typer.Option("--revoke", help="Take it back.")] = False,
+    debug: options.Debug = False,
+) -> int:
+    """Let the .hermes.yaml of this project count in full.
+
+    It holds for the file as it is now. One that changes has to be trusted again.
+
+    Example: hermes config trust
+    """
+    from ._config_file import trust as work
+
+    return work(yes=yes, revoke=revoke)
+
+
+@app.command()
 def path(json: options.Json = False, debug: options.Debug = False) -> int:
     """Print where the files are.
 

@@ -11,6 +11,7 @@ import msgspec
 
 from hermes.errors import ConfigError
 
+from . import _project
 from ._schema import NOT_SETTINGS, Config
 from ._source import read_yaml, remember, type_name
 from ._units import home, parse_duration, parse_size
@@ -111,14 +112,8 @@ def load(overrides: Mapping[str, Any] | None = None) -> Config:
 
 def sources(overrides: Mapping[str, Any] | None = None) -> Sources:
     """Return what :func:`load` makes the configuration of. Raises as it does."""
-    path = home() / "config.yaml"
-    source = read_yaml(path)
+    source = read_yaml(home() / "config.yaml")
     data, foreign = own(source.data)
-
-    def in_file(at: tuple[str, ...]) -> str:
-        line = source.lines.get(at)
-        return f"{path}:{line}" if line else str(path)
-
     variables = {name: os.environ[name] for name in ENVIRONMENT if os.environ.get(name)}
     by_key = {ENVIRONMENT[name]: name for name in variables}
 
@@ -128,14 +123,21 @@ def sources(overrides: Mapping[str, Any] | None = None) -> Sources:
     def in_overrides(at: tuple[str, ...]) -> str:
         return f"option {'.'.join(at)}"
 
-    layers = [Layer(_section(data, Config, (), in_file), in_file)]
-    remember(path, source)
+    layers = [Layer(_section(data, Config, (), source.where), source.where)]
+    remember(source)
+    untrusted: tuple[str, ...] = ()
+    project = _project.find()
+    if project is not None:
+        found = _project.read(project)
+        said = _section(found.data, Config, (), found.where)
+        allowed, untrusted = _project.allowed(project, said, Sources(layers, (), ()).settled())
+        layers.append(Layer(allowed, found.where))
     for flat, where in (
         ({ENVIRONMENT[name]: _number(value) for name, value in variables.items()}, in_environment),
         (overrides or {}, in_overrides),
     ):
         layers.append(Layer(_section(_nested(flat), Config, (), where), where))
-    return Sources(layers, foreign, ())
+    return Sources(layers, foreign, untrusted)
 
 
 def own(data: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

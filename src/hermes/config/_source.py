@@ -18,30 +18,39 @@ Lines = dict[tuple[str, ...], int]
 
 MAX_BYTES = 1 << 20
 MAX_VALUES = 100_000  # a page of aliases can stand for more values than fit into memory
+CACHE = "config-cache.json"
 GOOD = "config-good.yaml"
 """In the state directory: ``config.yaml`` as it was when it last made sense."""
 
 
 class Source(NamedTuple):
-    """A file's data, the lines of its keys, and its bytes when they were parsed just now."""
+    """A file's data, the lines of its keys, and its bytes when they were parsed just now.
 
+    ``where`` names a key's place in the file, as far as it has one.
+    """
+
+    path: Path
     data: dict[str, Any]
     lines: Lines
     new: bytes | None = None
 
+    def where(self, at: tuple[str, ...]) -> str:
+        return f"{self.path}:{self.lines[at]}" if at in self.lines else str(self.path)
 
-def read_yaml(path: Path) -> Source:
+
+def read_yaml(path: Path, kept: Path | None = None) -> Source:
     """Return the mapping in a YAML file and the line of each of its keys, or two empty ones without a file.
 
+    :param kept: where it is kept parsed; beside it otherwise, which is for a file in home alone
     :raises ConfigError: it cannot be read, is not UTF-8, not YAML, or not a mapping with text keys
     """
     data = read_bytes(path)
     if data is None:
-        return Source({}, {})
-    found = _recall(path.parent / "state" / "config-cache.json", data)
+        return Source(path, {}, {})
+    found = _recall(kept or path.parent / "state" / CACHE, data)
     if found is not None:
-        return Source(*found)
-    return Source(*parse(path, decoded(path, data)), new=data)
+        return Source(path, *found)
+    return Source(path, *parse(path, decoded(path, data)), new=data)
 
 
 def read_bytes(path: Path) -> bytes | None:
@@ -96,17 +105,18 @@ def _recall(kept: Path, data: bytes) -> tuple[dict[str, Any], Lines] | None:
         return None
 
 
-def remember(path: Path, source: Source) -> None:
-    """Keep what a file was parsed to, and a copy of it: it was found to make sense."""
+def remember(source: Source, kept: Path | None = None) -> None:
+    """Keep what a file was parsed to; of the one in home a copy too, since it was found to make sense."""
     if source.new is None:
         return
-    state = path.parent / "state"
+    state = source.path.parent / "state" if kept is None else kept.parent
     digest = hashlib.sha256(source.new).hexdigest()
     lines = [[at, line] for at, line in source.lines.items()]
     try:
         found = json.dumps({"digest": digest, "data": source.data, "lines": lines})
-        same = json.loads(found)["data"] == source.data  # JSON has fewer kinds of value than YAML
-        files = {GOOD: source.new} | ({"config-cache.json": found.encode()} if same else {})
+        files = {GOOD: source.new} if kept is None else {}
+        if json.loads(found)["data"] == source.data:  # JSON has fewer kinds of value than YAML
+            files[kept.name if kept is not None else CACHE] = found.encode()
         for name, content in files.items():
             fd, draft = tempfile.mkstemp(dir=state, prefix=".config-")
             with open(fd, "wb") as file:
