@@ -31,6 +31,8 @@ def bench(
 
     Cold start, attach, latency, throughput, memory, and many commands at once, in sandboxes of its own. It
     takes about a minute; the machine should be quiet.
+
+    Example: hermes bench --sandbox docker
     """
     # Here, because its imports are for this command alone.
     from hermes import survey

@@ -19,8 +19,21 @@ from ._text import print_json, table
 
 app = options.new_group("Read, write and check settings.")
 
+
+def _names(incomplete: str) -> list[str]:
+    from hermes.config import _keys
+
+    return [name for name in _keys.plain_names() if name.startswith(incomplete)]
+
+
 Key = Annotated[
-    str, typer.Argument(metavar="KEY", help="Such as sandbox or output.limit.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="KEY",
+        help="Such as sandbox or output.limit.",
+        show_default=False,
+        autocompletion=_names,
+    ),
 ]
 
 
@@ -56,7 +69,8 @@ def show(
 @app.command()
 def get(
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="None shows all.", show_default=False)
+        str | None,
+        typer.Argument(metavar="KEY", help="None shows all.", show_default=False, autocompletion=_names),
     ] = None,
     explain: Annotated[bool, typer.Option("--explain", help="Say where the value comes from.")] = False,
     json: options.Json = False,

@@ -43,7 +43,7 @@ def setup(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> int:
-    """Choose a place, get it ready, and prove it by a command that runs there.
+    """Choose a place, get it ready, and prove that it works.
 
     On a terminal it asks. Otherwise it is told by --sandbox, else by the configuration; with 'auto' it takes
     the best place that there is, which is then kept. What was chosen is written to config.yaml at the end,
