@@ -147,10 +147,11 @@ def remember(name: str, seconds: float) -> None:
     kept = _kept()
     kept[name] = {"median_s": seconds, "measured": time.time()}
     path = home() / "state" / "bench.json"
-    path.parent.mkdir(0o700, parents=True, exist_ok=True)
-    draft = path.with_suffix(".new")
-    draft.write_bytes(msgspec.json.encode(kept))
-    draft.replace(path)
+    with contextlib.suppress(OSError):  # a figure that is not kept is measured again
+        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        draft = path.with_suffix(".new")
+        draft.write_bytes(msgspec.json.encode(kept))
+        draft.replace(path)
 
 
 def measured(name: str) -> float | None:

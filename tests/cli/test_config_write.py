@@ -209,3 +209,15 @@ def test_the_schema_and_the_files(cli: Cli) -> None:
     found = cli.json("config", "path", "--json")
     assert found["config"] == str(cli.home / "config.yaml")
     assert cli.out("config", "schema") == Path(found["schema"]).read_text()
+
+
+def test_what_wins_over_it_is_said(cli: Cli) -> None:
+    env = {**os.environ, "HERMES_SANDBOX": "local"}
+    done = cli("config", "set", "sandbox", "docker", env=env)
+    assert "warning: environment variable HERMES_SANDBOX wins over it." in said(done)
+    assert "wins" not in said(cli("config", "set", "sandbox", "local"))
+    env = {**os.environ, "HERMES_TIMEOUT": "soon"}
+    done = cli("config", "set", "keep", "true", env=env)
+    assert done.returncode == 0
+    assert "warning: environment variable HERMES_TIMEOUT: timeout: 'soon' is not a duration" in said(done)
+    assert (cli.home / "config.yaml").read_text() == "sandbox: local\nkeep: true\n"

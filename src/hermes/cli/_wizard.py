@@ -90,9 +90,16 @@ def _choose(config: Config, found: list[survey.Found]) -> str:
         default = best
         if not by_name[best].works:
             tell(_lack(by_name[best]))
-            default = next((name for name in usable if _catalog.ABOUT[name].isolation == "container"), best)
+            default = next(
+                (
+                    name
+                    for name in usable
+                    if _catalog.ABOUT.get(name, _catalog.OTHER).isolation == "container"
+                ),
+                best,
+            )
             if default != best:
-                tell(f"{default} can be used now. {_catalog.ABOUT[default].why}")
+                tell(f"{default} can be used now. {_catalog.ABOUT.get(default, _catalog.OTHER).why}")
     else:
         default = "local"
         tell("")

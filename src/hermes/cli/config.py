@@ -249,9 +249,16 @@ def _known_place(place: str) -> None:
 
 
 def _warn(key: str, value: Any) -> None:
-    """Say what keeps the place that is now configured from being used, and what local means."""
+    """Say what wins over the new value, what keeps the place from being used, and what local means."""
     section = key.partition(".")[0]
-    config = sources().settled()
+    try:
+        found_in = sources()
+    except ConfigError as error:  # elsewhere than in the file, which was checked
+        say(f"warning: {error.message}.")
+        return
+    config, origin = found_in.settled(), found_in.origin(key)
+    if value is not None and origin != "default" and not origin.startswith(str(home())):
+        say(f"warning: {origin} wins over it.")
     place = config.sandbox
     if place in (None, "auto") or section not in ("sandbox", str(place).partition(":")[0]):
         return

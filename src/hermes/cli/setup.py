@@ -90,6 +90,7 @@ def _told(given: Plan, image: str | None, *, renew: bool, json: bool, quiet: boo
         say(f"auto stands for {name} from now on: {why}.")
     elif given.place and not quiet:
         say(f"sandbox is now {name}.")
+        _overridden(name)
         if name == "local":
             say(LOCAL_MEANS)
     return 0
@@ -117,8 +118,15 @@ def _asked(given: Plan, image: str | None, *, renew: bool, debug: bool) -> int:
     tell(f"Proof: {_where(proof)}")
     tell(f"This machine is {os.uname().nodename}.")
     say(f"sandbox is now {plan.place}, in {path}")
+    _overridden(plan.place)
     say("try: hermes exec 'uname -a'")
     return 0
+
+
+def _overridden(place: str) -> None:
+    now = load().sandbox
+    if now != place:
+        say(f"warning: HERMES_SANDBOX, or this project's .hermes.yaml, says {now}, which wins over it.")
 
 
 def _with_image(settings: dict[str, Any], place: str, image: str | None) -> dict[str, Any]:
