@@ -100,16 +100,20 @@ def test_permissions_that_are_too_wide(home: Path) -> None:
 
 
 def test_leftovers_of_dead_sandboxes(home: Path) -> None:
+    (home / "sandboxes" / "singularity").mkdir(parents=True)  # has those of a whole place
     assert found("leftovers")[0][0] == "ok"
     pid, boot = owner()
     record = SandboxRecord(
         name="x", backend="local", id="ab" * 8, created=1.0, owner_pid=pid, owner_boot=boot + "0"
     )
     Store().put(record)
-    (home / "sandboxes" / "local-0123456789abcdef").mkdir(parents=True)
+    (home / "sandboxes" / "docker-0123456789abcdef").mkdir(parents=True)
+    (home / "sandboxes" / f"docker-{record.id}").mkdir()  # podman's are called so too
     ((level, said, remedy),) = found("leftovers")
     assert (level, remedy) == ("warning", "hermes sandbox prune")
     assert said == "1 sandbox whose hermes has died and 1 directory that no sandbox has"
+    (home / "sandboxes" / "local-0123456789abcdef").mkdir()
+    assert found("leftovers")[1][2] == f"rm -r {home}/sandboxes/local-0123456789abcdef"
 
 
 def test_root_and_the_group_of_docker(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import grp
 import os
 import pwd
 import re
+import shlex
 import shutil
 import stat
 import sys
@@ -28,6 +29,9 @@ Level = Literal["ok", "note", "warning", "error"]
 OLDEST_KERNEL = (4, 18)
 SYSCTL = Path("/proc/sys")
 LEAST_SPACE = 1 << 30
+OF_ONE = re.compile(r"[a-z]+-([0-9a-f]{8,32})")
+"""The name of a directory that belongs to one sandbox."""
+
 SKEW = 5.0  # seconds
 
 
@@ -226,21 +230,24 @@ def _leftovers() -> Iterator[Check]:
     for problem in problems:
         yield Check(name="leftovers", level="warning", message=problem)
     dead = [one for one in records if not one.named and owner_state(one) == "dead"]
-    known = {f"{one.backend}-{one.id}" for one in records}
+    known = {one.id for one in records}
     try:
-        lost = [path.name for path in (home() / "sandboxes").iterdir() if path.name not in known]
+        found = (OF_ONE.fullmatch(path.name) for path in (home() / "sandboxes").iterdir())
+        lost = [one[0] for one in found if one is not None and one[1] not in known]
     except FileNotFoundError:
         lost = []
-    if dead or lost:
-        parts = [f"{plural(len(dead), 'sandbox', 'sandboxes')} whose hermes has died"] if dead else []
-        parts += [f"{plural(len(lost), 'directory', 'directories')} that no sandbox has"] if lost else []
-        yield Check(
-            name="leftovers",
-            level="warning",
-            message=" and ".join(parts),
-            remedy="hermes sandbox prune",
-        )
-    elif not problems:
+    ours = [name for name in lost if name.startswith("local-")]  # which no engine has to be asked about
+    parts = [f"{plural(len(dead), 'sandbox', 'sandboxes')} whose hermes has died"] if dead else []
+    if others := len(lost) - len(ours):
+        parts.append(f"{plural(others, 'directory', 'directories')} that no sandbox has")
+    if parts:
+        said = " and ".join(parts)
+        yield Check(name="leftovers", level="warning", message=said, remedy="hermes sandbox prune")
+    if ours:
+        paths = " ".join(shlex.quote(str(home() / "sandboxes" / name)) for name in ours)
+        said = f"{plural(len(ours), 'directory', 'directories')} of local that no sandbox has"
+        yield Check(name="leftovers", level="warning", message=said, remedy=f"rm -r {paths}")
+    if not (dead or lost or problems):
         yield Check(name="leftovers", level="ok", message="nothing is left of dead sandboxes")
 
 
