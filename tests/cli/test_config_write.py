@@ -162,6 +162,16 @@ def test_edit_takes_only_what_is_right(cli: Cli) -> None:
     assert "persistent" in Path(said(done).rpartition("is kept in ")[2].strip().rstrip(".")).read_text()
 
 
+def test_edit_mends_what_cannot_be_read(cli: Cli) -> None:
+    cli.home.mkdir()
+    path = cli.home / "config.yaml"
+    for broken in (b"timeout: [\n", b"timeout: \xe9\n", b"timeout: 1\0\n"):
+        path.write_bytes(broken)
+        done = cli("config", "edit", env=editor(cli, 'echo "timeout: 5" >"$1"'))
+        assert done.returncode == 0, done
+        assert path.read_text() == "timeout: 5\n"
+
+
 def test_check_tells_everything_and_restore_puts_back(cli: Cli) -> None:
     assert "does not exist" in cli.out("config", "check")
     cli("config", "set", "timeout", "5")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from cli._tool import HERMES, Cli
+from cli._tool import Cli
 from hermes.cli import _quick, _reference
 from hermes.cli._main import app, main
 from hermes.config._load import ENVIRONMENT
@@ -141,19 +141,3 @@ def test_completion_can_be_shown_for_each_shell(cli: Cli, shell: str) -> None:
     text = cli.out(env=env)
     assert f"complete_{shell}" in text
     assert "hermes" in text
-
-
-@pytest.mark.bench
-def test_what_has_to_be_quick(hermes_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    import statistics
-    import time
-
-    env = {key: value for key, value in os.environ.items() if key not in ENVIRONMENT}
-    for args in (["--version"], ["config", "get", "sandbox"], ["--help"]):
-        took = []
-        for _ in range(30):
-            start = time.perf_counter()
-            subprocess.run([*HERMES, *args], check=True, stdout=subprocess.DEVNULL, env=env)
-            took.append(time.perf_counter() - start)
-        with capsys.disabled():
-            print(f"\nhermes {' '.join(args)}: median {statistics.median(took) * 1000:.0f} ms of 30")

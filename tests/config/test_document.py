@@ -39,6 +39,7 @@ WHERE = Path("/nowhere/config.yaml")
         ("a: 1\r\n# x\r\nb:\r\n  y: 1\r\n", "b.y", 7, "a: 1\r\n# x\r\nb:\r\n  y: 7\r\n"),
         ("---\na: 1\n...\n", "b", 2, "---\na: 1\nb: 2\n...\n"),
         ("a: {x: 1, y: 2} # c\nb: 1\n", "a.x", 3, "a: {x: 3, y: 2} # c\nb: 1\n"),
+        ("a: {x: 1}\r\nb: 1\r\n", "a.x", 3, "a: {x: 3}\r\nb: 1\r\n"),
         ("a: &one 1\nb: *one\n", "b", 5, "a: &one 1\nb: 5\n"),
         ("a: 1\n", "b", "1.20", "a: 1\nb: '1.20'\n"),
         ("a: !thing x\nb: 1\n", "b", 2, "a: !thing x\nb: 2\n"),

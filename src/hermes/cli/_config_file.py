@@ -106,11 +106,11 @@ def _confirmed(question: str, *, default: bool = False) -> bool:
 
 def _take(where: Path, before: bytes, text: str) -> None:
     def unchanged(now: str) -> str:
-        if now != decoded(where, before):
+        if now != before.decode("utf-8-sig", "surrogateescape"):
             raise ConfigError(f"{where} was changed by somebody else meanwhile; it is as they left it")
         return text
 
-    _file.save(unchanged)
+    _file.save(unchanged, broken=True)
 
 
 def check(*, json: bool) -> int:

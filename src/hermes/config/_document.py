@@ -219,7 +219,7 @@ def _by_library(text: str, keys: Keys, value: Any) -> str | None:
         target[last] = _flowing(value)
     out = io.StringIO()
     yaml.dump(data, out)
-    return out.getvalue()
+    return out.getvalue().replace("\n", "\r\n") if "\r\n" in text else out.getvalue()
 
 
 def _library(text: str) -> Any:

@@ -67,15 +67,18 @@ def change(settings: list[tuple[list[str], Any]]) -> Path:
     return save(edited)
 
 
-def save(edit: Callable[[str], str]) -> Path:
+def save(edit: Callable[[str], str], *, broken: bool = False) -> Path:
     """Replace the text of config.yaml by what *edit* makes of it.
 
+    :param broken: what is there need not be text; *edit* gets its bytes with ``surrogateescape``
     :raises ConfigError: as :func:`change`
     """
     where = path()
     with locked():
         data = read_bytes(where)
-        old = decoded(where, data) if data is not None else ""
+        old = ""
+        if data is not None:
+            old = data.decode("utf-8-sig", "surrogateescape") if broken else decoded(where, data)
         new = edit(old)
         if data is not None and new == old:
             return where
