@@ -99,6 +99,16 @@ def test_permissions_that_are_too_wide(home: Path) -> None:
     assert [level for level, _, _ in found("permissions")] == ["ok"]
 
 
+def test_what_is_of_hermes_agent(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [level for level, _, _ in found("configuration")] == ["ok"]
+    monkeypatch.setenv("TERMINAL_ENV", "docker")
+    (home / "config.yaml").write_text("terminal: {backend: docker}\n")
+    _, (level, said, remedy), (_, keys, _) = found("configuration")
+    assert (level, remedy) == ("note", "hermes config migrate")
+    assert said.startswith("TERMINAL_ENV is hermes-agent's and does nothing here")
+    assert keys.endswith("do nothing here: terminal")
+
+
 def test_leftovers_of_dead_sandboxes(home: Path) -> None:
     (home / "sandboxes" / "singularity").mkdir(parents=True)  # has those of a whole place
     assert found("leftovers")[0][0] == "ok"

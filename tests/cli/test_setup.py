@@ -20,6 +20,8 @@ from _ssh import near
 from cli._tool import HERMES, Cli
 from cli.test_shell import Terminal
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
 ISOLATION = "Does isolation matter"
 PROOF = re.compile(r"Proof: a command ran on (\S+) \(\S+ \S+\) in (\S+), [\d.]+ s with the start")
 

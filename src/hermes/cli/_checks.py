@@ -75,6 +75,14 @@ def _configuration() -> Iterator[Check]:
     path = home() / "config.yaml"
     said = f"{path} is right" if path.exists() else f"there is no {path}, and none is needed"
     yield Check(name="configuration", level="ok", message=said)
+    theirs = [name for name in ("TERMINAL_ENV", "TERMINAL_BACKEND") if os.environ.get(name)]
+    if theirs:
+        yield Check(
+            name="configuration",
+            level="note",
+            message=f"{theirs[0]} is hermes-agent's and does nothing here: HERMES_SANDBOX does, or sandbox",
+            remedy="hermes config migrate",
+        )
     if found.foreign:
         keys = ", ".join(found.foreign)
         yield Check(
