@@ -66,7 +66,7 @@ def test_lists_maps_and_texts_that_look_like_numbers(cli: Cli) -> None:
         assert cli("config", "set", key, "--", value).returncode == 0
     assert cli.json("config", "get", "docker.mounts", "--json") == ["/data:/data:ro", "b:c"]
     assert cli.json("config", "get", "docker.image", "--json") == "1.20"
-    assert cli.out("config", "get", "ssh.hosts.build.port", "--explain").endswith("config.yaml:8)\n")
+    assert cli.out("config", "get", "ssh.hosts.build.port", "--explain").endswith("config.yaml:9)\n")
     assert cli.json("config", "get", "approvals.rules", "--json") == [{"id": "mine", "action": "block"}]
     done = cli("config", "set", "--stdin", "docker.args", input=b"[--init]\n")
     assert done.returncode == 0
