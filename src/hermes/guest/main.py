@@ -116,6 +116,8 @@ def serve(options: Dict[str, Any], listener: socket.socket) -> None:
         guest.serve(listener)
     finally:
         listener.close()
+        if guest.credentials is not None:
+            guest.credentials.remove()
         if options.get("host"):
             from . import host
 

@@ -353,6 +353,7 @@ class Guest:
         self.next_mark = 0
         self.spills: List[List[str]] = []
         self.sudo: Any = None  # gives passwords, once a client has one
+        self.credentials: Any = None  # files that commands may know, once a client has sent some
         self.busy: Callable[[], bool] = lambda: False
         self.on_deserted: Callable[[], None] = lambda: None
         self.memory = Kills() if options.get("limited") else None
@@ -382,6 +383,7 @@ class Guest:
             "home": os.path.expanduser("~"),
             "run_dir": self.run_dir,
             "state_dir": self.state_dir,
+            "credentials": self.credentials.state if self.credentials is not None else "",
         }
 
     def serve(self, listener: socket.socket) -> None:
