@@ -421,6 +421,7 @@ class Sandbox:
                     on_output=options.get("on_output"),
                     on_stderr=options.get("on_stderr"),
                     on_sent=ticket.sent if ticket is not None else None,
+                    scrub=self._supply.scrub if self._supply is not None else None,
                 )
                 return result
             except HermesError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -154,7 +155,7 @@ def test_a_change_is_seen(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     seen.read()
     assert not changes()
-    steps = [
+    steps: list[Callable[[], object]] = [
         lambda: keep(own / "credentials" / "new", "1"),
         lambda: keep(own / "credentials" / "d" / "new", "1"),
         lambda: keep(own / "credentials" / "d" / "new", "2"),
@@ -188,7 +189,7 @@ def test_what_is_being_written_is_waited_for(own: Path, monkeypatch: pytest.Monk
     path = own / "credentials" / "a"
     path.write_text("")  # as a program does that writes in place: cut first, written then
     left = iter(["ha", "half", "half and whole"])
-    monkeypatch.setattr(module.time, "sleep", lambda _: path.write_text(next(left, "half and whole")))
+    monkeypatch.setattr("time.sleep", lambda _: path.write_text(next(left, "half and whole")))
     assert read().files["a"].data == b"half and whole"
 
 

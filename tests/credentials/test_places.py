@@ -70,7 +70,7 @@ async def test_variables_reach_every_command(
     place: str, open_in: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TOKEN, VALUE)
-    box = await open_in(place, config=declared(env=[TOKEN]))
+    box = await open_in(place, config=declared(env=[TOKEN], redact="off"))
     for how in (box.run, box.exec):
         assert (await how(f"sh -c 'echo ${TOKEN}'")).text == f"{VALUE}\n"
         assert (await how(f"echo ${TOKEN}", env={TOKEN: "the caller's"})).text == "the caller's\n"
@@ -82,7 +82,7 @@ async def test_variables_reach_every_command(
 async def test_a_session_does_not_keep_them(open_in: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither in what it hands to its successor, nor in what a job begins with."""
     monkeypatch.setenv(TOKEN, VALUE)
-    box = await open_in("local", config=declared(env=[TOKEN]))
+    box = await open_in("local", config=declared(env=[TOKEN], redact="off"))
     await box.run("export OWN=1; exit 3")
     await box.run("true")
     guest = box._channel.guest
@@ -93,7 +93,7 @@ async def test_a_session_does_not_keep_them(open_in: Open, monkeypatch: pytest.M
 
 async def test_only_for_commands_that_name_it(open_in: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TOKEN, VALUE)
-    box = await open_in("local", config=declared(env=[TOKEN], per_command=True))
+    box = await open_in("local", config=declared(env=[TOKEN], per_command=True, redact="off"))
     assert VALUE not in (await box.run("env")).text
     assert VALUE not in (await box.run(f"env # {TOKEN}S")).text
     assert await text(box, f"echo ${TOKEN}") == VALUE
@@ -104,7 +104,7 @@ async def test_files_are_there_and_stay_fresh(place: str, own: Path, open_in: Op
     await replaced(own / "credentials" / "token.json", "first")
     await replaced(own / "other.json", "other")
     files = [{"path": "other.json", "to": ".hermes-test/deep/other.json"}]
-    box = await open_in(place, config=declared(files=files))
+    box = await open_in(place, config=declared(files=files, redact="off"))
     assert await text(box, "cat $HERMES_CREDENTIALS/token.json") == "first"
     assert (
         await text(box, "cat $HERMES_CREDENTIALS/other.json ~/.hermes-test/deep/other.json") == "otherother"
@@ -193,7 +193,6 @@ async def test_a_wish_that_cannot_be_had(own: Path, open_in: Open, tmp_path: Pat
     assert taken.read_text() == "not hermes's"
 
 
-# It looks at files of this machine between two awaits.
 @pytest.mark.blocking_ok
 async def test_nothing_is_left(place: str, own: Path, open_in: Open) -> None:
     await replaced(own / "a.json", "one")

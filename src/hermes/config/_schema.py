@@ -95,6 +95,9 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         Give the whole environment to commands on ``local``, where they get a short list otherwise.
     ``per_command``
         A variable is there for commands that name it, and not for others.
+    ``redact``
+        What is taken out of what comes back: ``all`` (declared values and what looks like a token),
+        ``declared`` (those values alone), ``off``.
     ``store``
         Where values are that the environment has not: ``env`` (``.env`` in hermes's home), ``keyring``.
     """
@@ -104,6 +107,7 @@ class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     missing: Literal["error", "warn"] = "error"
     inherit: bool = False
     per_command: bool = False
+    redact: Literal["all", "declared", "off"] = "all"
     store: Literal["env", "keyring"] = "env"
 
 

@@ -8,8 +8,9 @@ import re
 import stat
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+import msgspec
 
 from hermes.config import Credentials, Secret, dotenv, home
 from hermes.errors import ConfigError
@@ -20,7 +21,6 @@ __all__ = ["Content", "Declared", "Piece", "undeclared"]
 
 MAX_FILE = 1 << 20
 MAX_ALL = 8 << 20
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # A file that was just written to may not be whole yet, and may change again within the same time stamp.
 SETTLED = 0.01
 RACY_NS = 50_000_000
@@ -29,25 +29,26 @@ PATIENCE = 1.0
 Stats = tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """One file: its content, where it lies here, and where a program inside looks for it."""
 
-    data: bytes = field(repr=False)
+    data: bytes
     source: str
     to: str | None = None
     executable: bool = False
 
+    def __repr__(self) -> str:
+        return f"Piece({self.source!r})"
 
-@dataclass(frozen=True, slots=True)
-class Content:
+
+class Content(msgspec.Struct, frozen=True):
     """All that is declared, as it is now. ``state`` is another one when any file is other than before.
 
     ``absent``: what is declared and is not there, one sentence each.
     """
 
-    env: Mapping[str, Secret] = field(default_factory=dict)
-    files: Mapping[str, Piece] = field(default_factory=dict)
+    env: Mapping[str, Secret] = msgspec.field(default_factory=dict)
+    files: Mapping[str, Piece] = msgspec.field(default_factory=dict)
     state: str = ""
     absent: tuple[str, ...] = ()
 
@@ -63,7 +64,7 @@ class Declared:
         self._settings = settings
         self._home = home()
         for name in settings.env:
-            if NAME.match(name) is None or name.startswith("HERMES_"):
+            if not (name.isascii() and name.isidentifier()) or name.startswith("HERMES_"):
                 raise ConfigError(
                     f"credentials.env: {name!r} cannot be given to a sandbox; nothing was started"
                 )
@@ -218,9 +219,7 @@ def _unsafe(path: str, why: str) -> ConfigError:
     )
 
 
-_LOOKS = re.compile(
-    r"(?i)(token|credential|oauth|secret|service.?account|client_id|api.?key|^id_\w+$|\.pem$|\.key$)"
-)
+_LOOKS = r"(?i)(token|credential|oauth|secret|service.?account|client_id|api.?key|^id_\w+$|\.pem$|\.key$)"
 _OWN = frozenset({"config.yaml", ".env"})
 
 
@@ -232,4 +231,4 @@ def undeclared(settings: Credentials, known: Collection[str] = _OWN) -> list[str
             names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
     except OSError:
         return []
-    return sorted(one for one in names if _LOOKS.search(one) and one not in declared and one not in known)
+    return sorted(one for one in names if re.search(_LOOKS, one) and one not in declared and one not in known)

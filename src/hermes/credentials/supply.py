@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import warnings
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from hermes.errors import ConfigError, HermesError
 from . import stage
 from ._declared import Content, Declared, Piece
 from ._home import mend
+from .scrub import Scrub, values_of
 
 if TYPE_CHECKING:
     from hermes.backends.base import Backend, Shown
@@ -24,6 +26,7 @@ __all__ = ["STALE", "VARIABLE", "Declared", "Supply", "begun", "check", "mend"]
 VARIABLE = "HERMES_CREDENTIALS"
 STALE = "credentials_stale"
 _OPERATION = "credentials"
+VALUES_KEPT = 4  # of a value that is renewed: what was written with the one before may come back yet
 
 
 def check(settings: Credentials) -> Declared:
@@ -64,11 +67,24 @@ class Supply:
         self._state = str(channel.guest.get("credentials") or "") if self._shown is None else ""
         self._lock = asyncio.Lock()
         self._watching: set[asyncio.Task[None]] = set()
+        self._scrub: Scrub | None = None
+        self._scrubbed: Content | None = None
+        self._values: deque[set[bytes]] = deque(maxlen=VALUES_KEPT)
 
     @property
     def content(self) -> Content:
         """What is declared, as it was when it was last looked at."""
         return self._declared.content
+
+    @property
+    def scrub(self) -> Scrub | None:
+        """What takes secrets out of what comes back, None when nothing is taken out."""
+        if self._scrubbed is not self.content:
+            self._scrubbed = self.content
+            if self._settings.redact != "off":
+                self._values.append(values_of(self.content))
+                self._scrub = Scrub(set().union(*self._values), shapes=self._settings.redact == "all")
+        return self._scrub
 
     @property
     def way(self) -> str:

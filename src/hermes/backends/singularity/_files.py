@@ -54,7 +54,7 @@ class Files:
         self.ident = ident
         self.base = base
         self.host_run = host_run
-        self.credentials = stage.folder("singularity", ident)
+        self.credentials = f"{host_run}-credentials"
 
     @classmethod
     def new(cls, ident: str, work: Path) -> Files:
@@ -183,12 +183,15 @@ class Files:
     def remove(self, keep_files: bool = False) -> list[str]:
         """Remove everything, or all but workspace and home, and return what is left. Blocks."""
         if not keep_files:
-            return remove_trees([self.host_run, self.credentials, self.base])
+            return remove_trees([*self._in_memory(), self.base])
         others = [path for path in self.base.glob("*") if path.name not in ("workspace", "home", MARK)]
         for path in others:
             if not path.is_dir() or path.is_symlink():
                 path.unlink(missing_ok=True)
-        return remove_trees([self.host_run, self.credentials, *(path for path in others if path.is_dir())])
+        return remove_trees([*self._in_memory(), *(path for path in others if path.is_dir())])
+
+    def _in_memory(self) -> list[str]:
+        return [self.host_run, self.credentials] if self.host_run else []
 
 
 def _seccomp() -> dict[str, Any]:
