@@ -32,6 +32,7 @@ COMMANDS = {
     "setup": "setup",
     "doctor": "doctor",
     "approvals": "approvals",
+    "credentials": "credentials",
     "config": "config",
     "bench": "bench",
 }

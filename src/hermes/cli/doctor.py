@@ -7,6 +7,7 @@ from typing import Any
 
 from hermes import backends
 from hermes.config import Config, load
+from hermes.credentials._declared import undeclared
 from hermes.errors import HermesError
 
 from . import _options as options
@@ -33,6 +34,8 @@ def doctor(sandbox: options.Place = None, json: options.Json = False, debug: opt
             print(f"{one['place']}: {'works' if one['works'] else 'does not work here'}")
             for line in one["facts"]:
                 print(f"  {line}")
+        for name in undeclared(config.credentials):
+            print(f"{name} in hermes's home looks like a credential, and is not declared")
     return 125 if any(not one["works"] for one in found if one["place"] == wanted) else 0
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from hermes.errors import ConfigError
 
 from ._units import home
 
-__all__ = ["PASSWORD", "Secret", "dotenv", "environment", "sudo_password"]
+__all__ = ["PASSWORD", "Secret", "dotenv", "environment", "sudo_password", "withhold"]
 
 PASSWORD = "HERMES_SUDO_PASSWORD"
 MAX_PASSWORD = 1023  # bytes; sudo takes no longer one
@@ -30,9 +30,17 @@ class Secret(str):
         return "Secret()"
 
 
+_withheld = {PASSWORD}
+
+
+def withhold(names: Iterable[str]) -> None:
+    """Keep variables from programs that hermes starts: they are for commands in sandboxes."""
+    _withheld.update(names)
+
+
 def environment() -> dict[str, str]:
-    """Return the environment for programs that hermes starts: ours without the password."""
-    return {key: value for key, value in os.environ.items() if key != PASSWORD}
+    """Return the environment for programs that hermes starts: ours without what is withheld."""
+    return {key: value for key, value in os.environ.items() if key not in _withheld}
 
 
 def sudo_password() -> Secret | None:

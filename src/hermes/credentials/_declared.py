@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.config import Credentials, Secret, dotenv, home
+from hermes.config import Credentials, Secret, dotenv, home, withhold
 from hermes.errors import ConfigError
 
 from ._home import FOLDER
@@ -68,6 +68,7 @@ class Declared:
                 raise ConfigError(
                     f"credentials.env: {name!r} cannot be given to a sandbox; nothing was started"
                 )
+        withhold(settings.env)
         for one in settings.files:
             path = os.path.normpath(one.path)
             if os.path.isabs(path) or path.split("/")[0] in ("..", ".") or "\0" in path:

@@ -88,6 +88,8 @@ def start_guest(options: Dict[str, Any], listener: socket.socket) -> None:
 
 
 def serve(options: Dict[str, Any], listener: socket.socket) -> None:
+    import resource
+
     from .proc import become_subreaper, close_all_but, reap
     from .server import Guest
 
@@ -95,6 +97,8 @@ def serve(options: Dict[str, Any], listener: socket.socket) -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     become_subreaper()
+    # What a command that crashes had in its memory is not to be left on a disk, unless somebody asks for it.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     guest = Guest(options)
     guest.load = load
     wake, wake_in = os.pipe()
