@@ -28,6 +28,7 @@ from hermes import errors
 from hermes.backends.base import Backend
 from hermes.cli._main import COMMANDS
 from hermes.config import Config, _load
+from hermes.config._schema import NOT_SETTINGS
 from hermes.guest import main as guest_main
 from hermes.guest import server
 
@@ -160,5 +161,5 @@ def keys(section: type, prefix: str = "") -> Iterator[str]:
     for name, kind in get_type_hints(section).items():
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
             yield from keys(kind, f"{prefix}{name}.")
-        elif name != "foreign":
+        elif name not in NOT_SETTINGS:
             yield prefix + name

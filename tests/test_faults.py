@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from hermes import Sandbox
+from hermes.approval import Mode
 from hermes.config import Config, Lifetime, Local, Output
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone
 from hermes.testing.tools import eventually, fails, gone, out, pids, stopwatch, tag
@@ -421,3 +422,22 @@ async def test_a_command_that_is_stopped_as_it_starts_another_keeps_its_shell() 
             with pytest.raises(ZeroDivisionError):
                 await box.run("echo go; sleep 3600", on_output=refuse)
             assert (await box.run("echo $$")).text == shell
+
+
+@pytest.mark.parametrize(
+    ("approval", "code"),
+    [
+        ("ask", "__h_dump() { :; }"),
+        ("ask", "__h_dump() { echo begun; }"),
+        ("off", "__h_dump() { :; }"),
+        ("off", "enable -n declare"),
+    ],
+)
+async def test_a_session_that_tells_nothing_of_itself_goes_on(approval: Mode, code: str) -> None:
+    """A command may be in the way of the code that tells us what the session has; that costs little."""
+    async with Sandbox("local", workspace="private", approval=approval) as box:
+        await box.run("kept=1")
+        await box.run(code)
+        async with asyncio.timeout(8):
+            for number in range(3):
+                assert (await box.run(f"echo {number} $kept")).text == f"{number} 1\n"

@@ -230,7 +230,9 @@ class Sandbox:
         if self.cwd:
             options["cwd"] = self.cwd
         patience = place.reconnect_for if self._reconnect_for is None else self._reconnect_for
-        channel = Channel(place, options, reconnect_for=patience, hello=settings)
+        # Where commands are judged, the first of them needs to know.
+        session = DEFAULT_SESSION if place.capabilities.judged else None
+        channel = Channel(place, options, reconnect_for=patience, hello=settings, session=session)
         try:
             await channel.open_connection(start=start)
         except BaseException:

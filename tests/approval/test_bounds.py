@@ -94,6 +94,13 @@ def test_the_state_of_a_session_is_bounded() -> None:
     assert judge("sh unseen.sh", state=state).action == "ask"
 
 
+@pytest.mark.parametrize(
+    "text", ["git clone x -", "git clone x - y", "kubectl exec web -=- env", "curl - -=- x"]
+)
+def test_what_is_hardly_an_option_is_read(text: str) -> None:
+    assert judge(text).rule != "judge-failed"
+
+
 PIECES = [
     "rm",
     "-rf",

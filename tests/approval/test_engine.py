@@ -423,3 +423,33 @@ def test_a_decision_is_an_answer_of_the_interface() -> None:
     assert "recursive-delete" in rules("rm -rf src")
     assert Engine.name == "rules"
     assert request("x").kind == "run"
+
+
+def test_the_same_request_in_the_same_state_is_decided_once() -> None:
+    engine = Engine()
+    first = engine.judge(request("ls"))
+    assert engine.judge(request("ls")) is first
+    assert engine.judge(request("ls"), first.after) is not first
+    assert engine.judge(request("ls", cwd="/etc")) is not first
+    assert engine.judge(request("ls"), first.after).after is first.after
+
+
+def test_what_is_remembered_holds_for_its_state_alone() -> None:
+    engine = Engine()
+    alias = engine.judge(request("alias ls='rm -r'")).after
+    for number in range(1000):
+        plain = engine.judge(request(f"echo {number}")).after
+        assert engine.judge(request("ls x"), plain).action == "allow"
+        assert engine.judge(request("ls x"), alias).action == "ask"
+
+
+def test_what_the_disk_says_is_not_remembered(tmp_path: Path) -> None:
+    engine = Engine(look_at_disk=True)
+    at = str(tmp_path)
+    given = request("echo x > link/hosts", cwd=at, workspace=at, home=at, backend="local")
+    (tmp_path / "link").mkdir()
+    assert engine.judge(given).action == "allow"
+    (tmp_path / "link").rmdir()
+    (tmp_path / "link").symlink_to("/etc")
+    assert engine.judge_at_once(given) is None
+    assert engine.judge(given).action == "ask"

@@ -40,7 +40,8 @@ writes this page anew.
 
 def wire() -> int:
     """Return the size of the payload, with no options, and of the first stage that reads it."""
-    return sum(map(len, boot.payload({}))) + len(boot.stage(9999, 99999).encode())
+    first, *blocks = boot.payload({})
+    return sum(map(len, [boot.block(first), *blocks])) + len(boot.stage("read(9999)", 9999, 99999).encode())
 
 
 if __name__ == "__main__":

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.bench
 def measured(text: str) -> float:
     """Return the milliseconds of processor time that one decision takes, the best of three."""
     times = []
-    for _ in range(3):
+    for number in range(3):
         begun = time.thread_time()
-        judge(text)
+        judge(text, host=str(number))  # so that it is not remembered
         times.append(time.thread_time() - begun)
     return min(times) * 1000
 

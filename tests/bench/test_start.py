@@ -15,6 +15,7 @@ import pytest
 from bench._report import goal, report
 from hermes import Sandbox
 from hermes.bench import Row
+from hermes.config._load import ENVIRONMENT
 from hermes.state import Store
 
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(120)]
@@ -63,6 +64,32 @@ async def workplace(tmp_path: Path) -> AsyncIterator[Path]:
         box = Sandbox(record.backend, name=record.name)
         await box.open(create=False)
         await box.destroy()
+
+
+QUICK = (
+    (["--version"], 0.09, 40),
+    (["--help"], 0.15, 40),
+    (["config", "get", "sandbox"], 0.15, 40),
+    (["doctor"], 1.5, 7),
+)
+
+
+def test_commands_that_only_say_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    hermes = str(Path(sys.executable).with_name("hermes"))
+    for args, most, runs in QUICK:
+        took: list[float] = []
+        bare: list[float] = []
+        for _ in range(runs):
+            for argv, times in (([hermes, *args], took), ([sys.executable, "-c", "pass"], bare)):
+                start = time.perf_counter()
+                subprocess.run(argv, cwd=tmp_path, stdout=subprocess.DEVNULL, check=True)
+                times.append(time.perf_counter() - start)
+        label = f"hermes {' '.join(args)}"
+        row = Row.of("quick", f"{label}; python -c pass", took, bare)
+        met = goal(row.hermes.median <= most, f"{label} in at most {most * 1000:g} ms, median of {runs}")
+        report(f"quick-{'-'.join(args).strip('-').replace(' ', '-')}", [row], time=met)
 
 
 EXEC = ["exec", "--sandbox", "local", "true"]

@@ -70,7 +70,7 @@ def test_what_cannot_be_one_is_not_repeated(hermes_home: Path, value: str) -> No
     dotenv(hermes_home, f"HERMES_SUDO_PASSWORD={value}")
     with pytest.raises(hermes.ConfigError) as caught:
         sudo_password()
-    assert "s3" not in str(caught.value)
+    assert "s3" not in str(caught.value).replace(str(hermes_home), "")
 
 
 async def test_a_sandbox_does_not_open(hermes_home: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import random
+import zlib
 from collections import deque
 
 import pytest
@@ -24,7 +26,7 @@ from hermes.guest.frames import (
     ProtocolError,
     Text,
 )
-from hermes.guest.link import MAX_MESSAGE, MORE, WINDOW, Flow, Link
+from hermes.guest.link import DEFLATED, MAX_MESSAGE, MORE, SHORT, WINDOW, Flow, Link
 
 CHUNK = 50
 kinds = st.sampled_from(sorted(NUMBERED))
@@ -169,6 +171,51 @@ def test_long_messages_of_two_streams() -> None:
     one.send(REPLY, 1, b"a" * 2500)
     one.send(REPLY, 2, b"b" * 2500)
     assert [(message[2], message[5]) for message in carry(one, two)] == [(1, b"a" * 2500), (2, b"b" * 2500)]
+
+
+@pytest.mark.parametrize("size", [SHORT.start - 1, SHORT.start, SHORT.stop - 1, SHORT.stop, 40_000])
+def test_short_messages_are_compressed_where_the_way_is_long(size: int) -> None:
+    here, there = Link(SHORT.stop), Link(SHORT.stop)
+    here.deflates = True
+    for link in (here, there):
+        link.connect(Binary(), 0)
+    body = bytes(range(64)) * (size // 64) + b"x" * (size % 64)
+    for kind in (CALL, DATA):
+        here.send(kind, 1, body, chan=1)
+        passed = b"".join(here.out)
+        here.out = []
+        assert (len(passed) < size // 2) is (size in SHORT) or size == 40_000
+        got = [message for frame in Binary().feed(passed) if (message := there.receive(frame))]
+        assert b"".join(message[5] for message in got) == body
+        assert {message[1] for message in got} == {1}
+
+
+def test_what_does_not_get_smaller_stays_as_it_is() -> None:
+    here = Link(CHUNK * 100)
+    here.deflates = True
+    here.connect(Binary(), 0)
+    body = random.Random(1).randbytes(SHORT.start)
+    here.send(CALL, 1, body)
+    assert here.out[0].endswith(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"no such thing",
+        zlib.compress(bytes(100))[:-1],
+        zlib.compress(bytes(100)) + b"more",
+        zlib.compress(bytes(SHORT.stop + 1)),
+        zlib.compress(bytes(100 << 20)),
+    ],
+    ids=["empty", "junk", "cut", "more", "long", "bomb"],
+)
+def test_what_is_not_compressed_as_it_says(body: bytes) -> None:
+    link = Link(CHUNK)
+    link.connect(Binary(), 0)
+    with pytest.raises(ProtocolError, match="compressed"):
+        link.receive((DATA, 1 | DEFLATED, 1, 1, 0, body))
 
 
 def test_acknowledged_frames_are_forgotten() -> None:

@@ -349,7 +349,9 @@ def eval_(run: Interpreter, call: Call) -> str:
 
 def source(run: Interpreter, call: Call) -> str:
     words = [one for one in call.argv[1:] if one != "--"]
-    if not words:
+    if not words or words == ["-"]:
+        if call.stdin is not None and marks.REMOTE in call.stdin:
+            run.note("remote-code", "runs what comes from the network")
         return ""
     path = run.path(words[0])
     if path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):

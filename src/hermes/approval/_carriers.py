@@ -12,7 +12,7 @@ from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
 from ._lazy import Lazy
-from ._marks import OUTPUT, REMOTE, SPLIT, UNKNOWN
+from ._marks import FOUND, OUTPUT, REMOTE, SPLIT, UNKNOWN
 from ._nodes import quoted
 from ._nodes import written as _written
 from ._options import options_of
@@ -29,8 +29,8 @@ class Wrapper:
 
     The table's text: options that take a value; ``@N`` for N operands before the command; ``=`` where
     assignments may
-    stand before it; ``text:-c`` an option whose value is shell text; ``join`` where the rest is shell text;
-    ``root``
+    stand before it; ``text:-c`` an option whose value is shell text; ``join`` where the rest is shell text,
+    ``each`` where each of its words is; ``root``
     and ``in:remote`` or ``in:container`` for where it runs.
     """
 
@@ -41,6 +41,7 @@ class Wrapper:
         self.skip = next((int(one[1:]) for one in words if one[0] == "@"), 0)
         self.assigns = "=" in words
         self.join = "join" in words
+        self.each = "each" in words
         self.root = "root" in words
         self.sub = next((one.removeprefix("sub:").split("|") for one in words if one.startswith("sub:")), [])
         self.place = next((one.removeprefix("in:") for one in words if one.startswith("in:")), "")
@@ -94,6 +95,11 @@ class Wrapper:
                 inner.argv = self.fallback.split(",")
                 return run.call(inner)
             return out or UNKNOWN
+        if self.each:
+            for one in rest[:50]:
+                if one[:1] != "-":
+                    out = carried(run, inner, [one], joined=True)
+            return out
         # No program has a name with spaces: that is a line for a shell.
         return carried(run, inner, rest, joined=self.join or (len(rest) == 1 and " " in rest[0].strip()))
 
@@ -200,7 +206,8 @@ def shell(run: Interpreter, call: Call) -> str:
     if rest and not stdin_wanted:
         path = run.path(rest[0], call.cwd)
         if path not in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
-            if SPLIT in rest[0] and OUTPUT in rest[0]:
+            checks = any(one[:1] == "-" and "n" in one and one[1:2] != "-" for one in words[:index])
+            if ((SPLIT in rest[0] and OUTPUT in rest[0]) or FOUND in rest[0]) and not checks:
                 run.note("unknown-code", "which file the shell runs is not known")
             return _file(run, call, path, rest)
         rest = rest[1:]
@@ -352,7 +359,7 @@ def _names_only(text: str, words: list[str]) -> bool:
         words = words[1:]
         if words[:1] != ["-c"]:
             return False
-    return not text.strip(UNKNOWN + " \n\0") and not _HARMS.search(" ".join(words))
+    return not text.strip(UNKNOWN + FOUND + " \n\0") and not _HARMS.search(" ".join(words))
 
 
 def _same(value: str, match: re.Match[str]) -> str:
@@ -408,13 +415,15 @@ def find(run: Interpreter, call: Call) -> str:
             if words[index] in ("-execdir", "-okdir"):
                 cwd = run.path(found, cwd)
                 found = f"./{UNKNOWN}"
+            if not secret:
+                found += FOUND
             inner = msgspec.structs.replace(call, stdin=None, cwd=cwd)
             carried(run, inner, [one.replace("{}", found) for one in command])
             index = stop
         index += 1
     if secret:
         return f"{secret}\n"
-    return UNKNOWN + (marks.EVERY if _every(run, call, starts, words) else "")
+    return UNKNOWN + FOUND + (marks.EVERY if _every(run, call, starts, words) else "")
 
 
 _SECRETS = Lazy(
@@ -447,7 +456,7 @@ def fd(run: Interpreter, call: Call) -> str:
             rest = [one for one in words[index + 1 :] if one != ";"]
             deletes = rest[:1] and rest[0].rpartition("/")[2] in ("rm", "unlink", "shred")
             filled = [
-                one.replace("{}", secret or (UNKNOWN + OUTPUT + SPLIT if deletes else UNKNOWN))
+                one.replace("{}", secret or (UNKNOWN + OUTPUT + SPLIT if deletes else UNKNOWN + FOUND))
                 for one in rest
             ]
             carried(
@@ -473,6 +482,8 @@ def parallel(run: Interpreter, call: Call) -> str:
             words = words[:index]
             break
     _, template = options_of(words, _PARALLEL)
+    if call.name == "sem" and not template:
+        return UNKNOWN
     if not values:
         text = call.stdin if call.stdin is not None else UNKNOWN
         values = [one for one in text.split("\n") if one]
@@ -536,6 +547,11 @@ def container(run: Interpreter, call: Call) -> str:
             goal = run.path(operands[1], call.cwd)
             for one in {goal, goal + "/" + re.split(r"[:/]", operands[0])[-1]}:
                 run.state.write(one, UNKNOWN + REMOTE)
+    if sub == "unshare" or rest[:1] == ["ssh"]:
+        place = "" if sub == "unshare" else "container"
+        return carried(
+            run, msgspec.structs.replace(call, place=place), rest if sub == "unshare" else rest[1:]
+        )
     if sub not in ("exec", "run", "create", "debug", "shell"):
         if sub == "load" or sub == "import":
             return UNKNOWN
@@ -594,6 +610,20 @@ def su(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+_SEARCHES = marks.names(
+    "run scan test new lsp completions help -p --pattern -r --rule --inline-rules --help --version"
+)
+
+
+def sg(run: Interpreter, call: Call) -> str:
+    """``sg``: a command as another group; ast-grep has the same name."""
+    words = call.argv[1:]
+    if len(words) < 2 or not _SEARCHES.isdisjoint(words[:2]):
+        return UNKNOWN
+    rest = [one for one in words[1:] if one not in ("-c", "--")]
+    return carried(run, call, rest, joined=True)
+
+
 def starts(run: Interpreter, call: Call) -> str:
     """``start-stop-daemon``: the program of ``--exec``, with the words behind ``--``."""
     words = call.argv[1:]
@@ -634,29 +664,59 @@ def busybox(run: Interpreter, call: Call) -> str:
 
 
 _COMMANDS = marks.names(
-    "rm unlink shred dd sudo su doas sh bash zsh dash ksh reboot shutdown "
-    "poweroff halt chmod chown mkfs killall pkill truncate rimraf"
+    "rm unlink shred dd sudo su doas sh bash zsh dash ksh reboot shutdown poweroff halt chmod chown "
+    "mkfs killall "
+    "pkill truncate rimraf git kubectl docker podman helm terraform tofu find crontab systemctl mv "
+    "tee aws gcloud "
+    "psql mysql redis-cli mongosh dropdb env xargs nohup timeout nice curl wget python3 python perl "
+    "node ruby eval"
 )
 _TELLS = Lazy(
-    r"--?(?:exec|run|command|cmd|shell|eval|hook|execute|on-\w+|pre|post|script|before|after|c|x|e)(?:-\w+)?"
+    r"--?(?:[\w.-]{0,40}[-_.])?(?:exec|run|command|cmd|shell|eval|hook|execute|script|before|after|pre|post|prepare|setup|"
+    r"cleanup|conclude|teardown|on-?[a-zA-Z]\w*|pager|editor|rsh|ssh|program|wrapper|runner|launcher|handler|action|trigger|"
+    r"filter|opener|viewer|browser|askpass|wrap|callback|preview|reload|notify)"
+    r"(?:[-_]\w+)?|-[cxesCoP]"
 )
+_ASSIGNED = Lazy(r"[\w.-]{1,60}=")
+
+
+def told(run: Interpreter, call: Call) -> None:
+    """Follow the text of an option that is named as if it were run."""
+    words = call.argv[1:]
+    for index, word in enumerate(words[:40]):
+        if word[:1] != "-":
+            continue
+        name, equals, value = word.partition("=")
+        if not equals:
+            value = words[index + 1] if index + 1 < len(words) else ""
+        if " " not in value or _TELLS.fullmatch(name) is None:
+            continue
+        assigned = _ASSIGNED.match(value)
+        if assigned:
+            value = value[assigned.end() :]
+        value = value.strip().lstrip("!$:").removeprefix("shell ").lstrip()
+        if " " in value and value.split(maxsplit=1)[0].rpartition("/")[2] in _COMMANDS:
+            carried(run, msgspec.structs.replace(call, stdin=None), [value], joined=True)
 
 
 def other(run: Interpreter, call: Call) -> str:
     """A program that nothing is known of: it may run the rest of its line, or a text that an option has."""
     words = call.argv[1:]
-    if call.name not in run.sink.programs():
+    told(run, call)
+    if call.name in _RUNNERS or call.name not in run.sink.programs():
         for index, word in enumerate(words[:8]):
-            name, equals, value = word.partition("=")
             if word.rpartition("/")[2] in _COMMANDS and index + 1 < len(words):
                 carried(run, msgspec.structs.replace(call, stdin=None), words[index:])
                 break
-            if _TELLS.fullmatch(name):
-                value = value if equals else words[index + 1] if index + 1 < len(words) else ""
-                if " " in value and value.split()[0].rpartition("/")[2] in _COMMANDS:
-                    carried(run, msgspec.structs.replace(call, stdin=None), [value], joined=True)
+            if call.name in _RUNNERS and " " in word.strip() and word[0] != "-":
+                carried(run, msgspec.structs.replace(call, stdin=None), [word], joined=True)
     return marks.kinds(call.stdin or "")
 
+
+# Known for other things, these run what they are given, too.
+_RUNNERS = marks.names(
+    "tsc-watch air consul etcdctl pm2 nx forever supervisorctl fab cap invoke bpftrace lf ranger vifm"
+)
 
 SHELLS = marks.names(
     "sh bash dash ash zsh ksh mksh ksh93 rbash fish yash csh tcsh posh oksh loksh hush xonsh nu elvish"
@@ -681,6 +741,8 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "fd": fd,
             "fdfind": fd,
             "parallel": parallel,
+            "sem": parallel,
+            "sg": sg,
             "ssh": ssh,
             "su": su,
             "start-stop-daemon": starts,

@@ -7,10 +7,12 @@ from functools import partial
 
 import msgspec
 
+from . import _growth as growth
 from . import _marks as marks
 from ._call import Call
-from ._carriers import Handler, Wrapper, written
+from ._carriers import Handler, Wrapper, carried, told, written
 from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, shell, text, unescape
+from ._inline import told as told_code
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
@@ -43,8 +45,12 @@ def awk(run: Interpreter, call: Call) -> str:
             run.note("code-unreadable", "code for awk that is too long to be read")
             continue
         code = _AWK_PRINTED.sub('print ""', marks.plain(code))
+        if growth.grows(code):
+            run.note("endless-output", "awk code that fills the memory or a disk")
         for match in list(re.finditer(r"\bsystem\s*\(\s*" + STRING, code))[:10]:
-            shell(run, call, "".join(literals(match.group(1) or match.group(2) or "", code, match.end())))
+            given = "".join(literals(match.group(1) or match.group(2) or "", code, match.end()))
+            more = code[match.end() : match.end() + 1] and not re.match(r"\s*\)", code[match.end() :])
+            told_code(run, call, given, more=bool(more))
         if re.search(r"\bsystem\s*\(\s*[^\"'\s]", code):
             run.note("code-runs", "awk runs commands that are not known")
         for match in list(re.finditer(r"\"((?:[^\"\\]|\\.)*)\"\s*\)*\s*\|&?\s*getline", code))[:10]:
@@ -134,6 +140,8 @@ def bang(run: Interpreter, call: Call) -> str:
         if match:
             shell(run, call, match.group(1))
     if call.name in ("ed", "ex", "red"):
+        for match in list(re.finditer(r"(?m)^[\d,$%.+-]*\s*[wW]q?\s+([^\s!]\S*)", call.stdin or ""))[:10]:
+            run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
         from ._programs import written_file
 
         return written_file(run, call)
@@ -153,6 +161,7 @@ def sqlite(run: Interpreter, call: Call) -> str:
         )
         if match:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
+        _sql_files(run, call, one)
     operands = [one for one in call.argv[1:] if not one.startswith("-")]
     kinds = UNKNOWN
     if operands:
@@ -174,7 +183,22 @@ def client(run: Interpreter, call: Call) -> str:
         match = re.match(r"\s*(?:\\!|system\s)\s*(.+)", one)
         if match:
             shell(run, call, match.group(1))
+        _sql_files(run, call, one)
+    told(run, call)
     return UNKNOWN
+
+
+_SQL_FILES = Lazy(
+    r"(?i)(?:\bcopy\b[^;]{0,400}\bto|\bvacuum\s+into|\bexport\s+database|\binto\s+(?:out|dump)file|\\o|\\w|\btee|\bspool)"
+    r"\s+['\"]?([/~][^\s'\";]+)"
+)
+
+
+def _sql_files(run: Interpreter, call: Call, line: str) -> None:
+    """Follow what a statement writes to a file of the client or the server."""
+    if "/" in line or "~" in line:
+        for match in list(_SQL_FILES.finditer(line))[:10]:
+            run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
 
 
 _MAKE = marks.names("-f -C -I -j -l -o -W --file --makefile --directory")
@@ -184,13 +208,16 @@ _COMMAND_NAMES = Lazy(
 )
 
 
+_MAKEFILE = Lazy(r"-[a-zA-Z]*f|--file|--makefile")
+
+
 def make(run: Interpreter, call: Call) -> str:
     """make: a makefile that is given or written in the session, and assignments that run commands."""
     words = call.argv[1:]
     code = ""
     for index, word in enumerate(words):
         match = re.fullmatch(r"-f(.+)|--(?:file|makefile)=(.+)", word)
-        if match or (word in ("-f", "--file", "--makefile") and index + 1 < len(words)):
+        if match or (_MAKEFILE.fullmatch(word) and index + 1 < len(words)):
             name = (match.group(1) or match.group(2)) if match else words[index + 1]
             if name in ("-", "/dev/stdin"):
                 code += call.stdin or ""
@@ -206,7 +233,9 @@ def make(run: Interpreter, call: Call) -> str:
             _COMMAND_NAMES.fullmatch(match.group(1)) or re.search(r"[;&|`]|\bsh -c\b", match.group(2))
         ):
             shell(run, call, match.group(2).replace("$$", "$"))
-    if not any(word.startswith(("-f", "--file", "--makefile")) for word in words):
+    if not any(
+        word.startswith(("-f", "--file", "--makefile")) or _MAKEFILE.fullmatch(word) for word in words
+    ):
         for name in ("Makefile", "makefile", "GNUmakefile"):
             code += run.state.files.get(run.path(name, call.cwd), "") if "-n" not in words else ""
     _, plain = options_of([one for one in words if "=" not in one], _MAKE)
@@ -237,9 +266,9 @@ def brought(run: Interpreter, call: Call, words: list[str]) -> None:
     _, rest = options_of(words, _CLONE)
     if rest[:1] == ["clone"]:
         _, operands = options_of(rest[1:], _CLONE)
-        while operands and len(operands) > 1 and operands[1].startswith("-"):
-            _, more = options_of(operands[1:], _CLONE)
-            operands = [operands[0], *more]
+        if len(operands) > 1:
+            # Options may also come after the address.
+            operands = [operands[0], *options_of(operands[1:], _CLONE)[1]]
         if operands and re.match(r"(?:https?|git|ssh|ftps?)://|[\w.-]+@?[\w.-]+:", operands[0]):
             base = operands[0].rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
             target = run.path(operands[1] if len(operands) > 1 else base, call.cwd)
@@ -309,6 +338,32 @@ def git(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+def cmake(run: Interpreter, call: Call) -> str:
+    """``cmake -E``: small tools of its own, and commands that it runs."""
+    words = call.argv[1:]
+    if words[:1] == ["-E"] and len(words) > 1:
+        tool, rest = words[1], words[2:]
+        if tool in ("env", "time"):
+            while tool == "env" and rest and (rest[0][:1] == "-" or "=" in rest[0]):
+                rest = rest[1:]
+            return carried(run, call, rest)
+        if tool == "chdir" and len(rest) > 1:
+            return carried(run, msgspec.structs.replace(call, cwd=run.path(rest[0], call.cwd)), rest[1:])
+        if tool in ("rm", "remove", "remove_directory"):
+            flags = ["-r"] if tool == "remove_directory" else []
+            return run.call(msgspec.structs.replace(call, argv=["rm", *flags, *rest]))
+        tools = {
+            "copy": "cp",
+            "copy_if_different": "cp",
+            "copy_directory": "cp",
+            "touch": "touch",
+            "make_directory": "mkdir",
+        }
+        if tool in tools:
+            return run.call(msgspec.structs.replace(call, argv=[tools[tool], *rest]))
+    return UNKNOWN
+
+
 def options(*names: str) -> Handler:
     """A program that runs what one of its options says."""
 
@@ -337,6 +392,23 @@ def options(*names: str) -> Handler:
         return inner(run, call) if inner else UNKNOWN
 
     return handler
+
+
+def fzf(run: Interpreter, call: Call) -> str:
+    """fzf: what it shows with, and what keys are bound to."""
+    words = call.argv[1:]
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        value = value if equals else words[index + 1] if index + 1 < len(words) else ""
+        if name == "--preview":
+            shell(run, call, value)
+        elif name == "--bind":
+            for found in list(_BOUND.finditer(value))[:10]:
+                shell(run, call, found.group(1))
+    return marks.kinds(call.stdin or "")
+
+
+_BOUND = Lazy(r"(?:execute|execute-silent|become|reload|preview|transform)[(:{\[]([^)}\]]+)")
 
 
 def deno(run: Interpreter, call: Call) -> str:
@@ -402,6 +474,8 @@ def conventional(language: str, *names: str) -> Handler:
     wanted = re.compile("|".join(names))
 
     def handler(run: Interpreter, call: Call) -> str:
+        if call.name == "tox" and call.argv[1:2] in (["exec"], ["e"]) and "--" in call.argv:
+            return carried(run, call, call.argv[call.argv.index("--") + 1 :])
         given = {run.path(one, call.cwd) for one in call.argv[1:] if one[:1] != "-"}
         for path, held in list(run.state.files.items())[:50]:
             inside = path.startswith(call.cwd + "/") and wanted.fullmatch(path.rpartition("/")[2])
@@ -421,6 +495,10 @@ def conventional(language: str, *names: str) -> Handler:
 def pip(run: Interpreter, call: Call) -> str:
     """pip and its like: what is installed may have come from the network, or have been written."""
     words = [one for one in call.argv[1:] if one[:1] != "-"]
+    if call.name == "pipx" and words[:1] == ["run"]:
+        return run.call(
+            msgspec.structs.replace(call, argv=call.argv[call.argv.index(words[0]) + 1 :] or ["true"])
+        )
     if words[:1] == ["install"] or words[:2] == ["pip", "install"]:
         for word in words[1:]:
             if REMOTE in (written(run, run.path(word, call.cwd)) or "") and re.search(r"[./]", word):
@@ -537,6 +615,11 @@ _OPENED = Lazy(
 _SPLITS = frozenset(("sp", "split", "sview", "so", "source"))
 
 
+_VIM_DELETES = Lazy(
+    r"\bcall\s+delete\s*\(|\(delete-(?:file|directory)\b|:?\s*Delete!|vim\.fn\.delete\b|os\.remove"
+)
+
+
 def given(run: Interpreter, call: Call) -> str:
     """Compilers that also run code of the line: `crystal eval`, `nim --eval:`."""
     words = call.argv[1:]
@@ -594,6 +677,8 @@ def editor(run: Interpreter, call: Call) -> str:
             match = re.match(r":?\s*(?:silent!?\s+)?(?:!|r!|r\s+!|platform shell|shell)\s*(.*)", one)
             if match and match.group(1):
                 shell(run, call, match.group(1))
+            if _VIM_DELETES.search(one):
+                run.note("code-deletes", "code of an editor that deletes files")
             for found in re.findall(
                 r"(?:system|call-process|shell-command|start-process)\s*\(?\s*" + STRING, one
             ):
@@ -616,9 +701,9 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         _PYTHONS.split(), Python("Python", "-c --command", "-W -X --check-hash-based-pycs -Q", r"-[a-zA-Z]*c")
     ),
-    "perl": Inline("Perl", "-e -E", "-I -M -m -0", r"-[a-zA-Z0-9]*[eE]"),
+    "perl": Inline("Perl", "-e -E", "-I -M -m -0", r"-[aclnpstuvwSTUWX0-9]*[eE]"),
     **dict.fromkeys(
-        ("ruby", "jruby", "truffleruby", "irb", "pry"), Inline("Ruby", "-e", "-I -r -C", r"-[a-zA-Z0-9]*e")
+        ("ruby", "jruby", "truffleruby", "irb", "pry"), Inline("Ruby", "-e", "-I -r -C", r"-[alnpswyvd0-9]*e")
     ),
     **dict.fromkeys(("node", "nodejs", "bun-x"), _NODE),
     "deno": deno,
@@ -639,7 +724,7 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names(
             "groovy scala kotlin elixir erl iex ghc ghci runghc ocaml swift "
-            "jshell raku octave maxima gs pwsh-x nu-x gawk-x ts-node tsx coffee dart"
+            "jshell raku maxima gs pwsh-x nu-x gawk-x dart csharp csi dotnet-script fsharpi fsi"
         ),
         Inline("other", "-e -E --eval -eval -c -q --expr"),
     ),
@@ -650,6 +735,8 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names("swipl gprolog yap sicstus"), Inline("other", "-g -t --query-goal --goal -z")
     ),
+    "octave": Inline("Octave", "--eval"),
+    **dict.fromkeys(("tsx", "ts-node", "coffee"), _NODE),
     "psysh": Inline("PHP", "-x"),
     "zx": Inline("Bun", "-e --eval"),
     "gnuplot": Inline("gnuplot", "-e"),
@@ -689,7 +776,8 @@ CODE: dict[str, Handler] = {
     "cargo": cargo,
     **dict.fromkeys(("coverage", "kernprof", "scalene", "viztracer", "pyinstrument"), profiled),
     "nodemon": options("--exec", "-x"),
-    "fzf": options("--preview", "--bind"),
+    "cmake": cmake,
+    "fzf": fzf,
 }
 CODE = {name: handler for name, handler in CODE.items() if not name.endswith("-x")}
 

@@ -30,14 +30,18 @@ def rm(policy: Policy, call: Call, shape: Shape) -> None:
             continue
         unknown_many = (
             SPLIT in target
-            and target.strip(marks.OUTPUT + SPLIT + UNKNOWN + SECRET + REMOTE + ENVIRON + PIDS + PRIVATE)
+            and target.strip(
+                marks.OUTPUT + SPLIT + UNKNOWN + SECRET + REMOTE + ENVIRON + PIDS + PRIVATE + marks.FOUND
+            )
             == ""
         )
         if unknown_many and not recursive and OUTPUT not in target and call.name != "unlink":
             unknown_many = False
         if SPLIT in target and re.match(r"-[a-z]*r", target):
             recursive = True
-        below = marks.STAR * 2 in target and not policy.regenerable(policy.path(target, call))
+        below = (marks.STAR * 2 in target or marks.FOUND in target) and not policy.regenerable(
+            policy.path(target, call)
+        )
         policy.delete(policy.path(target, call), call, recursive=recursive, looked_up=unknown_many or below)
 
 
@@ -361,6 +365,9 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
     """tar, unzip and the like: where they unpack to, and what they make."""
     words = call.argv[1:]
     first = words[0].lstrip("-") if words else ""
+    if call.name == "7z" and first not in ("a", "u", "d", "rn", "x", "e"):
+        return
+    makes = call.name in ("zip", "7z") or (call.name in ("tar", "bsdtar", "gtar") and "c" in first)
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         if (
@@ -370,6 +377,8 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
             and call.name != "zip"
         ):
             policy.note("write-startup", "unpacks over a home", call.span)
+        if call.name in ("tar", "bsdtar", "gtar") and makes:
+            continue  # there `-C` says where the files are
         if word in ("-C", "--directory", "-d", "--one-top-level", "-o") and following and call.name != "zip":
             if word != "-o" or call.name in ("7z", "unar"):
                 policy.write(policy.path(following, call), call)
@@ -379,7 +388,6 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
             word.startswith("-d") and len(word) > 2 and call.name == "unzip"
         ):
             policy.write(policy.path(word[2:], call), call)
-    makes = call.name in ("zip", "7z") or (call.name in ("tar", "bsdtar", "gtar") and "c" in first)
     if makes:
         for one in operands_of(call)[:2]:
             if re.search(r"\.(?:tar|tgz|zip|gz|xz|bz2|zst|7z)", one):
@@ -430,6 +438,7 @@ def output_option(policy: Policy, call: Call, shape: Shape) -> None:
             and index == len(words) - 1
             and not word.startswith("-")
             and index
+            and words[0] not in ("identify", "compare")
         ):
             policy.write(policy.path(word, call), call)
         if word in (

@@ -11,6 +11,7 @@ from functools import partial
 
 import msgspec
 
+from . import _growth as growth
 from . import _marks as marks
 from ._call import Call
 from ._carriers import unseen as _unseen
@@ -47,6 +48,9 @@ _DELETES = Lazy(
     r"os\.remove\s*\(|os\.RemoveAll|File\.rm(?:_rf)?!?\s*\(?|remove(?:Dir|File|DirectoryRecursive)\w*\s*\(?|"
     r"deleteDir\s*\(|\bFile\s*\([^)\n]{0,80}\)\s*\.\s*delete|(?:File|Directory)\.Delete\s*\(|deleteSync\s*\(|removeItem\b|remove_entry\w*|removeTree|rmdirRecurse|delete-(?:directory(?:-tree|/files)?|file)\b|File::Path|rimraf|del\s*\(\s*\[|emptyDir\w*\s*\(|removeSync\s*\(|"
     r"file\.remove|shutil\.rmtree|Files\.delete\w*|deleteRecursively|\bfile\s+delete\b|"
+    r"\bDir\.(?:delete|unlink)\b|\bPathname\b[^\n;]{0,80}\.(?:delete|unlink|rmtree|rmdir)\b|\brmdir\s+[\"'$]|"
+    r"\btruncate\s+[\"'$]|\b(?:dir|file)_delete\s*\(|\bfile:del(?:ete|_dir\w*)\s*\(|\bos\.remove\.all\b|"
+    r"\bBun\.file\s*\([^)\n]{0,200}\)\s*\.\s*(?:delete|unlink)|(?:fs|io)/delete[\w-]*|"
     r"delete_file|DeleteFile|remove-file|Sys\.remove|truncateSync\s*\(|truncate\s*\()"
 )
 _NETWORK_SHELL = Lazy(
@@ -57,7 +61,14 @@ _NETWORK_SHELL = Lazy(
 _REMOTE_CODE = Lazy(
     r"(?:fetch\s*\(|https?\.get\s*\(|open-uri|LWP::|file_get_contents\s*\(\s*[\"']https?:|"
     r"urlopen|Net::HTTP)[^\n]{0,400}\b(?:eval|exec|system|Function|instance_eval)\b|"
-    r"\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)"
+    r"\beval\b[^\n]{0,200}(?:https?://|LWP|file_get_contents|open-uri|fetch)|"
+    r"\b(?:include|require|import|source|load|evaluate|EVAL)(?:_once|_string|"
+    r"_url)?\b[\s(]{0,4}(?:[\w{},* ]{1,40}\sfrom\s+)?"
+    r"(?:(?:new\s+)?[\w.:]{1,40}\s*\(\s*){0,3}[\"']https?://|"
+    r"\b(?:load-string|eval-string|load|loadstring|eval_string|erl_eval|EVAL|runIn\w*Context|fromURL|source)\b"
+    r"[^\n]{0,300}(?:https?://|httpc|http\.request)|"
+    r"(?:https?://|httpc|http\.request|\bdownload\.file)[^\n]{0,300}\b(?:load-string|eval-string|loadstring|eval_string|"
+    r"erl_eval|EVAL|runIn\w*Context|source\s*\(|include\s*\(|load\s*\(|do\s+[\"'])"
 )
 # A method that is called by its name, and pipes that stand in the name of a file.
 _BY_NAME = Lazy(
@@ -71,9 +82,16 @@ _PIPED = Lazy(
     r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']-\|[\"']\s*,\s*[\"']([^\"'\n]+)[\"']"
 )
 _TEMPLATE = Lazy(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
+_TICKED = Lazy(r"\b(?:exec|execSync|spawn|spawnSync|execFileSync|execa\w*)\s*\(\s*`((?:[^`\\]|\\.){1,500})`")
 _COLON = Lazy(r"(?:^|\n)\s*:!\s*([^\n]+)")
 _TCL = Lazy(r"\bexec\s+(?:-\w+\s+)*((?:[\w./~*-]+[ \t]*)+)")
 _NODE_SHELL = Lazy(r"\b(?:net|tls|dgram|http2?|ws)[\"']\s*\)")
+# The functions of a module that works on files, whatever they are called here.
+_FILES = Lazy(r"[\"'](?:node:)?(?:fs|fs/promises|fs-extra|graceful-fs|del|del-cli|trash|shelljs)[\"']")
+_NAMED = Lazy(
+    r"(?<!\.)\b(?:rm|rmdir|unlink|truncate)(?:Sync)?\s*(?:[(,}:]|as\b)|[\"'](?:del|del-cli|trash)[\"']|"
+    r"\[\s*[\"'](?:rm|rmdir|unlink)(?:Sync)?[\"']|\bfs-extra[\"'][^\n]{0,200}\b(?:remove|emptyDir)(?:Sync)?\s*\("
+)
 _METHOD_DELETES = Lazy(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w]")
 # What is only printed.
 _PRINTED = Lazy(
@@ -110,7 +128,10 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     code = _expanded(marks.plain(code))
     if "eval" not in code:
         code = _PRINTED.sub('print ""', code)
-    if _DELETES.search(code) or (language in _SCRIPTS and _METHOD_DELETES.search(code)):
+    if _DELETES.search(code) or (
+        language in _SCRIPTS
+        and (_METHOD_DELETES.search(code) or (_FILES.search(code) and _NAMED.search(code)))
+    ):
         run.note("code-deletes", f"{language} code that deletes files")
     for match in list(_TREES.finditer(code))[:20]:
         path = next((one for one in match.groups() if one), "")
@@ -120,6 +141,10 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("code-network", f"{language} code that opens a connection")
     if _REMOTE_CODE.search(code):
         run.note("remote-code", f"{language} code that runs what comes from the network")
+    if _LISTED.search(code):
+        run.note("code-deletes", f"{language} code that deletes directories")
+    if language != "C" and growth.grows(code):
+        run.note("endless-output", f"{language} code that fills the memory or a disk")
     if _KILLS.search(code):
         run.note("kill-everything", "kills every process", "block")
     if _FORK.search(code):
@@ -133,7 +158,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
                 captured=True,
             )
         else:
-            shell(run, call, words[0])
+            told(run, call, words[0], more=_joined(code, match.end()))
     if _SENDS.search(code):
         if _ENVIRONMENT.search(code):
             run.note("send-secret", f"{language} code that sends the environment")
@@ -148,13 +173,16 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.subshell(partial(run.call, msgspec.structs.replace(call, argv=words, stdin=None)), captured=True)
     for expression in (_BY_NAME, _PIPED, _TEMPLATE):
         for match in list(expression.finditer(code))[:20]:
-            shell(run, call, unescape(next((one for one in match.groups() if one), "").removeprefix("-|")))
+            told(run, call, unescape(next((one for one in match.groups() if one), "").removeprefix("-|")))
     if "child_process" in code or "GLib" in code:
         # Whatever the function was called here.
         for match in list(_ANY_STRING.finditer(code))[:50]:
             said = unescape(match.group(1) or match.group(2) or "")
             if " " in said and said.split()[0].rpartition("/")[2] in NATIVE:
                 shell(run, call, said)
+    if language in _SCRIPTS:
+        for match in list(_TICKED.finditer(code))[:20]:
+            told(run, call, unescape(match.group(1)))
     for match in list(_COLON.finditer(code))[:20]:
         shell(run, call, match.group(1))
     if language == "gnuplot":
@@ -163,12 +191,14 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if language == "Tcl":
         for match in list(_TCL.finditer(code))[:20]:
             shell(run, call, match.group(1))
-    if language == "Julia" and re.search(r"\brm\s*\(", code):
+    if language == "Octave" and re.search(r"\b(?:delete|rmdir|unlink)\b\s*(?:\(|\w)", code):
+        run.note("code-deletes", f"{language} code that deletes files")
+    if language == "Julia" and re.search(r"\brm\s*\.?\(|\(\s*rm\s*,", code):
         run.note("code-deletes", f"{language} code that deletes files")
     if language in ("Perl", "Ruby", "PHP", "Julia", "Bun", "Crystal", "gnuplot"):
         for match in list(_BACKTICK.finditer(code))[:20]:
             found = next((one for one in match.groups() if one), "")
-            shell(run, call, unescape(found))
+            told(run, call, unescape(found))
     if _RUNS_UNKNOWN.search(_ANY_STRING.sub('""', code)):
         run.note("code-runs", f"{language} code that runs what is not known")
     for expression in (_WRITES, _OPENS_RUBY):
@@ -263,6 +293,39 @@ def shell(run: Interpreter, call: Call, script: str) -> None:
         run.subshell(partial(run.script, script), captured=True)
 
 
+_CHECKS = frozenset(("-c", "--check", "-l", "--syntax-check", "-m", "-wc", "-cw"))
+
+
+# A recursive deletion as a list of words: `("rm", "-rf", x)`, `'rm', ['-r', x]`.
+_LISTED = Lazy(r"[\"'](?:[\w/]*/)?rm[\"'][\s,(\[{:\w]{0,20}[\"']-[a-zA-Z]*[rR][a-zA-Z]*[\"']")
+# A deletion of what a variable of the code says, and a signal to it.
+_DYNAMIC = Lazy(
+    r"(?:^|[;&|(]\s*)(?:\S*/)?(rm|unlink|shred|srm|kill|pkill)\s+(?:-[\w-]+\s+)*[^;&|\n]{0,200}?"
+    r"(?:\$(?!HOME|PWD|TMPDIR|\()[\w{@]|#\{|[" + UNKNOWN + marks.OUTPUT + marks.SPLIT + "])"
+)
+
+
+def told(run: Interpreter, call: Call, script: str, *, more: bool = False) -> None:
+    """Follow a text that code gives to a shell, with values of the code in it, or joined to it."""
+    found = _DYNAMIC.search(script + UNKNOWN if more else script)
+    if found is not None:
+        if "kill" in found.group(1):
+            run.note("kill-looked-up", "code that kills processes which are looked up")
+        else:
+            run.note("code-deletes", "code that deletes files which are not known")
+    shell(run, call, script + UNKNOWN if more and script[-1:] in (" ", "/", "=") else script)
+
+
+_JOINS = Lazy(r"\s*(?:\.\.|[.+&]|<>|\^)\s*[$@\w(]")
+
+
+def _joined(code: str, at: int) -> bool:
+    """Say whether something that is not literal is joined to the text that ends there."""
+    while (match := _NEXT.match(code, at)) is not None and match.end() > at:
+        at = match.end()
+    return _JOINS.match(code, at) is not None
+
+
 class Inline:
     """An interpreter that takes code from an option, a file or its input."""
 
@@ -287,6 +350,9 @@ class Inline:
                 return UNKNOWN
             if path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
                 return self.from_input(run, call)
+            if marks.FOUND in operands[0] and not _CHECKS.intersection(call.argv):
+                run.note("unknown-code", f"{self.language} runs each file that is found")
+                return UNKNOWN
             held = written(run, path)
             if held is not None:
                 if held.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n") == "":

@@ -22,6 +22,7 @@ EVERY = "\U0010ff07"  # of all there are, unfiltered
 OUTPUT = "\U0010ff08"  # what a command printed
 PRIVATE = "\U0010ff09"  # text of a file that is not for others, but may be looked at
 NUMBER = "\U0010ff0b"  # what a command printed that can only be a number, a date, a hash and the like
+FOUND = "\U0010ff0c"  # the rest of a path that a search found
 KEY = "\U0010ff0a"  # a credential in a variable
 
 STAR = "\U0010ff10"  # glob characters that are not quoted
@@ -29,7 +30,7 @@ QUESTION = "\U0010ff11"
 BRACKET = "\U0010ff12"
 
 _UNKNOWNS = frozenset(
-    (UNKNOWN, SPLIT, SECRET, REMOTE, ENVIRON, DECODED, PIDS, EVERY, OUTPUT, PRIVATE, KEY, NUMBER)
+    (UNKNOWN, SPLIT, SECRET, REMOTE, ENVIRON, DECODED, PIDS, EVERY, OUTPUT, PRIVATE, KEY, NUMBER, FOUND)
 )
 _GLOBS = {STAR: "*", QUESTION: "?", BRACKET: "["}
 _FIRST = "\U0010ff00"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from . import _marks as marks
 from ._marks import UNKNOWN
 from ._state import State
@@ -55,6 +57,27 @@ def constant(node: Node) -> bool:
         return False
     words = [word.simple for word in node.words]
     return words in (["true"], [":"]) or words == ["[", "1", "]"]
+
+
+_LEAVES = frozenset(
+    ("break", "exit", "return", "sleep", "read", "wait", "kill", "curl", "wget", "inotifywait")
+)
+
+
+def stays(node: object) -> bool:
+    """Say whether nothing in a loop ends it, or waits."""
+    left: list[object] = [node]
+    for _ in range(2000):
+        if not left:
+            return True
+        one = left.pop()
+        if isinstance(one, Simple) and one.words and one.words[0].simple in _LEAVES:
+            return False
+        if isinstance(one, tuple | list):
+            left.extend(one)
+        elif isinstance(one, msgspec.Struct):
+            left.extend(getattr(one, name) for name in one.__struct_fields__)
+    return False
 
 
 def many(words: tuple[Word, ...]) -> bool:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 import msgspec
 
 from . import _marks as marks
+from . import _outputs as outputs
 from . import _paths as paths
 from ._call import Call
 from ._effect import Effect
@@ -31,6 +33,11 @@ class Finding(msgspec.Struct, frozen=True):
     reason: str
     severity: str
     span: Span
+
+
+@cache
+def _known(rules: Rules) -> frozenset[str]:
+    return rules.names | frozenset(EFFECTS)
 
 
 class Policy:
@@ -78,7 +85,7 @@ class Policy:
     # What the interpreter calls
 
     def programs(self) -> frozenset[str]:
-        return self.rules.names | frozenset(EFFECTS)
+        return _known(self.rules)
 
     def secret(self, path: str) -> bool:
         found = self._classes(path)
@@ -133,6 +140,8 @@ class Policy:
         if not found and call.name not in _OWN_WORDS and (call.name not in EFFECTS or call.name in _CLIENTS):
             self._generic(call)
         self._effects(call, shape)
+        if call.place == "" and len(call.argv) > 1 and call.name not in BUILT_IN:
+            outputs.judge(self, call, carries=call.name in self._carrying)
 
     def _generic(self, call: Call) -> None:
         """Judge a program that nothing is known of by the words that such programs share."""
@@ -275,10 +284,13 @@ class Policy:
         ):
             return
         if re.search(
-            r"\.(?:log|out|tmp|pid|lock|cache|txt|md|csv|html|json|err|"
-            r"trace)$|/\.?touch|\.gitkeep$|__init__\.py$|/logs?/",
-            path,
+            r"\.(?:log|out|tmp|pid|lock|cache|err|trace)$|/\.?touch|\.gitkeep$|__init__\.py$|/logs?/", path
         ):
+            return
+        # `> notes.md` may well make it; what says that nothing goes into it means to empty it.
+        near = path.startswith((call.cwd.rstrip("/") + "/", self.workspace.rstrip("/") + "/"))
+        means = call.name in _EMPTYING and (call.name != "cat" or "/dev/null" in call.argv)
+        if near and not means and re.search(r"\.(?:txt|md|csv|html|json)$", path):
             return
         self.note("empty-file", f"empties {marks.shown(path)}", call.span)
 
@@ -417,6 +429,11 @@ _DESTROYS = Lazy(
     r"(?:[\w.-]+[-:])?(?:destroy|delete|purge|nuke|wipe|teardown|"
     r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"
     r"(?:[-:][\w.-]+)?|decommission|dropall|deleteall"
+)
+_EMPTYING = marks.names("cat cp truncate tee head tail install ln dd rsync sponge sed gsed")
+# What the shell does itself writes nowhere by its words.
+BUILT_IN = marks.names(
+    "echo printf cd test [ export declare local set read return exit eval true false : source ."
 )
 _SEARCHES = frozenset(("grep", "egrep", "fgrep", "rg", "ag", "ack", "zgrep", "wc"))
 _ONLY_LOOKS = ("--dry-run", "--check", "--help", "--dryrun", "--summary", "--list", "--describe", "--plan")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
-from ._carriers import Handler
+from ._carriers import Handler, told
 from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
 from ._options import options_of, searched
@@ -118,6 +120,7 @@ def fetch(run: Interpreter, call: Call) -> str:
     """curl and wget: what they print or write came over the network."""
     found, operands = apart(call.argv[1:], _FETCH)
     target = ""
+    folder = ""
     plain = call.name in (
         "curl",
         "http",
@@ -133,10 +136,14 @@ def fetch(run: Interpreter, call: Call) -> str:
     )
     remote_name = False
     for name, value in found:
-        if (name in ("-o", "--output") and call.name != "wget") or (
+        if (name in ("-o", "--output", "--out") and call.name != "wget") or (
             name in ("-O", "--output-document") and call.name in ("wget", "wget2")
         ):
             target = value
+        elif name in ("-P", "--directory-prefix", "--output-dir", "--dir", "--paths") or (
+            name == "-d" and call.name in ("aria2c", "http", "https", "xh")
+        ):
+            folder = value if value not in ("", "-") and call.name not in ("http", "https", "xh") else ""
         elif name.startswith("-") and not name.startswith("--"):
             if call.name == "curl" and "O" in name:
                 remote_name = True
@@ -149,6 +156,8 @@ def fetch(run: Interpreter, call: Call) -> str:
     text = UNKNOWN + REMOTE
     if target in ("-", "/dev/stdout"):
         return text
+    if folder and not target.startswith(("/", "~")):
+        call = msgspec.structs.replace(call, cwd=run.path(folder, call.cwd))
     if target:
         run.state.write(run.path(target, call.cwd), text)
         return UNKNOWN
@@ -167,7 +176,8 @@ _FETCH = marks.names(
     "--user-agent -e --referer -b --cookie -c --cookie-jar -T "
     "--upload-file -x --proxy -m --max-time -w --write-out -P "
     "--directory-prefix --connect-timeout --retry --url -U -t -T "
-    "--tries --timeout -K --config --cacert --cert --key --resolve"
+    "--tries --timeout -K --config --cacert --cert --key --resolve "
+    "--output-dir --dir --out --paths"
 )
 
 
@@ -330,6 +340,7 @@ def unpack(run: Interpreter, call: Call) -> str:
 
 def clone(run: Interpreter, call: Call) -> str:
     """svn, hg, gh and their like: what they bring is from elsewhere."""
+    told(run, call)
     _, rest = options_of(call.argv[1:], frozenset(("-R", "-r", "-b", "--rev", "--branch", "--cwd")))
     while rest and rest[0] in ("repo", "git"):
         rest = rest[1:]
@@ -338,15 +349,25 @@ def clone(run: Interpreter, call: Call) -> str:
         if operands:
             base = operands[0].rstrip("/").rpartition("/")[2].rpartition(":")[2].removesuffix(".git")
             target = run.path(operands[1] if len(operands) > 1 else base, call.cwd)
-            run.state.write(target + "/*", UNKNOWN + REMOTE)
+            for one in (target, target + "/*"):
+                run.state.write(one, UNKNOWN + REMOTE)
+    elif rest[:2] in (["release", "download"], ["run", "download"]):
+        named = options_of(rest[2:], _RELEASE)[0] + options_of(rest[3:], _RELEASE)[0]
+        output = [value for name, value in named if name in ("-O", "--output") and value != "-"]
+        folder = next((value for name, value in named if name in ("-D", "--dir")), ".")
+        patterns = [value for name, value in named if name in ("-p", "--pattern", "-n", "--name")]
+        for one in output or [f"{folder}/{one}" for one in patterns or ["*"]]:
+            run.state.write(run.path(one, call.cwd), UNKNOWN + REMOTE)
     return UNKNOWN + REMOTE
 
 
+_RELEASE = marks.names("-O --output -D --dir -p --pattern -n --name -R --repo -A --archive")
 _AWAY = Lazy(r"[a-z][\w+.-]*://|[\w.@-]{2,}:")
 
 
 def brought(run: Interpreter, call: Call) -> str:
     """Clients of object stores: a file that is copied from there is from elsewhere."""
+    told(run, call)
     operands = [one for one in call.argv[1:] if one[:1] != "-"]
     if len(operands) > 2 and _AWAY.match(operands[-2]) and not _AWAY.match(operands[-1]):
         goal = run.path(operands[-1], call.cwd)
@@ -378,6 +399,11 @@ def temporary(run: Interpreter, call: Call) -> str:
 
 
 def sequence(run: Interpreter, call: Call) -> str:
+    last = call.argv[-1].lower()
+    if (last in ("inf", "infinity") and (call.to or not call.captured)) or re.fullmatch(
+        r"\d{10,}|\d+e(?:9|[1-9]\d)", last
+    ):
+        run.note("endless-output", "counts without end")
     numbers = [one for one in call.argv[1:] if re.fullmatch(r"-?\d+", one)]
     if numbers and len(numbers) == len(call.argv) - 1 and len(numbers) <= 2:
         low, high = (1, int(numbers[0])) if len(numbers) == 1 else (int(numbers[0]), int(numbers[1]))
@@ -502,7 +528,9 @@ PROGRAMS: dict[str, Handler] = {
         decoder,
     ),
     **dict.fromkeys(
-        marks.names("curl wget wget2 http https xh lynx w3m links GET curlie fetch aria2c axel lwp-request"),
+        marks.names(
+            "curl wget wget2 http https xh lynx w3m links GET curlie fetch aria2c axel lwp-request yt-dlp"
+        ),
         curl_like,
     ),
     **dict.fromkeys(

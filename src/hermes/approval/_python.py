@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 
+from . import _growth as growth
 from . import _marks as marks
 from ._call import Call
 from ._carriers import _ALL_MARKS
+from ._inline import told
 from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
 from ._run import Interpreter
@@ -48,7 +50,7 @@ _MOVES = frozenset(
         "os.symlink",
     )
 )
-_METHODS = frozenset(("unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p"))
+_METHODS = frozenset(("unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p", "removetree"))
 _EXECS = frozenset(
     (
         "exec",
@@ -163,6 +165,10 @@ class _Reader:
                 isinstance(node, ast.While) and _forks(node)
             ):
                 self.run.note("fork-bomb", "starts itself over and over", "block")
+            elif (isinstance(node, ast.While) and growth.endless(node)) or (
+                isinstance(node, ast.BinOp) and growth.huge(node)
+            ):
+                self.run.note("endless-output", "Python code that fills the memory or a disk")
             elif isinstance(node, ast.Attribute) and self.dotted(node) == "os.environ":
                 pass
         if self.sends and self.reads_secret:
@@ -385,7 +391,7 @@ class _Reader:
         if DECODED in value or REMOTE in value:
             self.run.note("decoded-code" if DECODED in value else "remote-code", "")
             return
-        self.run.subshell(partial(self.run.script, value), captured=True)
+        told(self.run, self.call, value)
 
     def called(self, node: ast.Call) -> None:
         name = self.dotted(node.func)
@@ -416,6 +422,12 @@ class _Reader:
                 self.run.sink.command(_rm(self.call, first, "-f"))
             else:
                 self.run.note("code-deletes", "Python code that deletes files which are not known")
+        elif name in ("bytearray", "bytes") and node.args and growth.number(node.args[0]) >= growth.HUGE:
+            self.run.note("endless-output", "Python code that fills the memory")
+        elif name in ("map", "filter") and node.args and self.dotted(node.args[0]) in _REMOVES | _TREES:
+            self.run.note("code-deletes", "Python code that deletes files which are not known")
+        elif name.startswith(("sh.", "plumbum.cmd.")):
+            self.runs([name.rpartition(".")[2], *args])
         elif name == "os.truncate":
             self.run.note("empty-file", "Python code that empties a file")
         elif name in _MOVES:

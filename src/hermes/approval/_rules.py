@@ -117,7 +117,7 @@ class _Flag:
                         return True
                 elif (
                     self.value is not None
-                    and one[1] != "-"
+                    and one[1:2] != "-"
                     and one[-1] == name[1]
                     and len(one) <= 6
                     and self.value(following)

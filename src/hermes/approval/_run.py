@@ -16,18 +16,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from . import _loads as loads
 from . import _marks as marks
 from . import _paths as paths
+from ._assign import assign as assigned
 from ._call import Call, Sink
 from ._expand import Expander, fits, matches
 from ._lazy import Lazy
 from ._marks import REMOTE, SECRET, SPLIT, UNKNOWN
-from ._nodes import MAX_OUTPUT, constant, joined, keyed, leaves, many, quoted, written
+from ._nodes import constant, joined, leaves, many, quoted, stays, written
 from ._parser import Parser
 from ._state import State
 from ._syntax import (
     Arith,
-    Assign,
     Case,
     CFor,
     Coproc,
@@ -65,6 +66,7 @@ _ASSIGNED = Lazy(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|
 _SHADOWED = marks.names(
     "sudo su doas ssh scp git ls cat rm cp mv cd grep python python3 pip curl gpg passwd test kill hermes"
 )
+_MAKES = frozenset(("mkdir", "touch", "cp", "dd", "mktemp", "truncate", "fallocate", "mkfifo", "ln"))
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 
 
@@ -97,6 +99,7 @@ class Interpreter:
         self.active: list[tuple[str, int]] = []
         self.parallel = 0
         self.forever = 0
+        self.growing = 0  # how many loops go on for ever
         self.source = ""
         self.defined: dict[str, Node] = {}
         self.called: set[str] = set()
@@ -329,11 +332,16 @@ class Interpreter:
 
     def _loop(self, node: Loop, stdin: str | None) -> str:
         endless = len(node.condition.items) == 1 and constant(node.condition.items[0].node)
+        first = node.condition.items[0].node if node.condition.items else None
+        makes = isinstance(first, Simple) and bool(first.words) and first.words[0].simple == "mkdir"
+        growing = (endless or makes) and stays(node)
         self.forever += endless
+        self.growing += growing
         try:
             return self._twice(lambda: joined([self.run(node.condition, stdin), self.run(node.body, stdin)]))
         finally:
             self.forever -= endless
+            self.growing -= growing
 
     def _for(self, node: For, stdin: str | None) -> str:
         values = self.expand.fields(node.words) if node.words is not None else None
@@ -362,11 +370,14 @@ class Interpreter:
         endless = node.head.text.replace(" ", "") == ";;"
         for name in re.findall(r"[A-Za-z_]\w*", node.head.text):
             self.state.variables[name] = UNKNOWN
+        growing = endless and stays(node)
         self.forever += endless
+        self.growing += growing
         try:
             return self._twice(partial(self.run, node.body, stdin))
         finally:
             self.forever -= endless
+            self.growing -= growing
 
     def _case(self, node: Case, stdin: str | None) -> str:
         value = self.expand.text(node.word)
@@ -517,6 +528,8 @@ class Interpreter:
         left = out
         for fd, op, path in files:
             text = out if fd in ("1", "&") else "" if fd == "2" else UNKNOWN
+            if self.growing and op == ">>" and not path.startswith("/dev/"):
+                self.note("endless-output", "writes to a file without end")
             self.sink.redirect(op, path, text, call)
             if path in ("/dev/stdout", "/dev/tty", "/dev/fd/1", "/proc/self/fd/1"):
                 continue
@@ -545,7 +558,7 @@ class Interpreter:
             argv = self.expand.fields(words)
         env: dict[str, str] = {}
         for assign in node.assigns:
-            self.assign(assign, env if argv else None)
+            assigned(self, assign, env if argv else None)
         call = Call(argv, self.state.cwd, self.span, stdin, env, self.place, self.root, self.captured)
         files = self._redirects(node.redirects, call) if node.redirects else []
         if files and any(fd in ("1", "&") for fd, _, _ in files):
@@ -564,7 +577,7 @@ class Interpreter:
                     self.state.descriptors[one.fd] = UNKNOWN + REMOTE if network else self.reading(path)
         if node.arrays:
             for assign in node.arrays:
-                self.assign(assign, None)
+                assigned(self, assign, None)
         if env:
             saved = {name: self.state.variables[name] for name in env if name in self.state.variables}
             out = self._with(env, call)
@@ -601,52 +614,6 @@ class Interpreter:
         value = self.state.variables.get(name)
         return value if isinstance(value, str) else UNKNOWN
 
-    def assign(self, assign: Assign, env: dict[str, str] | None) -> None:
-        """Do an assignment, in ``env`` when it is for one command only."""
-        variables = self.state.variables
-        if assign.index is not None:
-            index = self.expand.text(assign.index)
-            self.expand.check_arithmetic(index)
-            if not index.isdigit() and len(index) < 200:
-                variables[f"{assign.name}[{index}]"] = self.expand.text(assign.value)
-            held = variables.get(assign.name)
-            values = list(held) if isinstance(held, list) else [held or ""] if isinstance(held, str) else []
-            text = self.expand.text(assign.value)
-            if index.isdigit() and int(index) <= min(len(values), 500):
-                number = int(index)
-                values[number:] = [text, *values[number + 1 :]]
-                variables[assign.name] = values
-            else:
-                variables[assign.name] = [*values, text] if len(values) < 500 else [UNKNOWN]
-            return
-        if assign.values is not None:
-            fields: list[str] = []
-            for word in assign.values:
-                value = keyed(word)
-                if value is not None:
-                    name = word.parts[0].text.partition("]")[0]  # type: ignore[union-attr]
-                    variables[f"{assign.name}{name}]"] = self.expand.text(value)
-                fields += self.expand.word(value) if value is not None else self.expand.word(word)
-            if assign.append:
-                held = variables.get(assign.name)
-                fields = [
-                    *(held if isinstance(held, list) else [held] if isinstance(held, str) else []),
-                    *fields,
-                ]
-            variables[assign.name] = fields[:500] if len(fields) <= 500 else [SPLIT]
-            return
-        text = self.expand.text(assign.value, assignment=True)
-        if assign.append:
-            held = variables.get(assign.name, "" if env is None else None)
-            if isinstance(held, list):
-                held = " ".join(held)
-            text = (held if held is not None else UNKNOWN if assign.name not in variables else "") + text
-            text = text[:MAX_OUTPUT]
-        if env is not None:
-            env[assign.name] = text
-        else:
-            variables[assign.name] = text
-
     def _alias(self, node: Simple, stdin: str | None) -> None:
         """Follow the command with its alias replaced. Whether aliases are on is not known, so both are
         judged.
@@ -680,9 +647,13 @@ class Interpreter:
                 return UNKNOWN
             name = named
         base = self.program(name)
+        if self.growing and base in _MAKES:
+            self.note("endless-output", f"{base} makes files without end")
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
             return self.call(msgspec.structs.replace(call, argv=["git", base[4:], *argv[1:]]))
         self._report(call, base)
+        if self.state.files or call.stdin:
+            loads.judge(self, call)
         if "/" in name and self.state.files and self._own(call):
             return UNKNOWN
         if self.trusted is not None and base in self.trusted.names and self.trusted.meets(call):
@@ -748,6 +719,10 @@ class Interpreter:
         ):
             # `$VENV/bin/python`: the directory is not known, the program is.
             return base
+        if marks.FOUND in name:
+            self.note("unknown-code", "runs each file that is found")
+            self._report(call, "")
+            return None
         self.note("computed-command", "which command this runs is not known")
         rest = call.argv[1:]
         if rest and SPLIT in name and not name.strip(SPLIT + marks.OUTPUT) and not marks.unknown(rest[0]):

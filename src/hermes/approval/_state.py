@@ -114,13 +114,13 @@ class State:
         self.files[path] = text
         self.links.pop(path, None)
 
-    def kept(self) -> SessionState:
-        """Return what the next command of the session begins with."""
+    def kept(self, before: SessionState | None) -> SessionState:
+        """Return what the next command of the session begins with: *before* itself where nothing changed."""
         files, total = self.files, sum(map(len, self.files.values()))
         if total > MAX_KEPT:
             files = {path: UNKNOWN if len(text) > 200 else text for path, text in files.items()}
         crowded = self.crowded or max(len(self.variables), len(self.functions), len(self.links)) > MAX_ENTRIES
-        return SessionState(
+        now = SessionState(
             cwd=self.cwd,
             previous=self.previous,
             variables={name: _short(value) for name, value in self.variables.items()},
@@ -133,6 +133,7 @@ class State:
             descriptors=self.descriptors,
             crowded=crowded,
         )
+        return before if before == now else now
 
 
 _FRESH = SessionState()

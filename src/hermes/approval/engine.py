@@ -34,6 +34,9 @@ Disk = Callable[[str], str]
 
 # Longer texts are not read; many documents in a line are.
 MAX_LENGTH = 256 * 1024
+# How many decisions are kept, on texts of how many characters: agents run the same things again and again.
+LATELY = 256
+LATELY_TEXT = 2000
 _RANK = {"allow": 0, "ask": 1, "block": 2}
 _SEVERITY = {"low": 0, "medium": 1, "high": 2, "hardline": 3}
 # What is blocked even where a line cannot be read. Each pattern is bounded, so a search is linear.
@@ -81,6 +84,7 @@ class Engine:
         self._look_at_disk = look_at_disk
         self._sudo_password = sudo_password
         self._allow_regenerable = allow_regenerable
+        self._lately: dict[tuple[Request, int], tuple[Decision, SessionState | None]] = {}
         own = shipped()
         self._rules, self._trusted, self._read_only = shipped_rules()
         self._user = Rules(user_rules(rules, deny=deny, ask=ask, allow=allow))
@@ -98,6 +102,10 @@ class Engine:
 
     def judge(self, request: Request, state: SessionState | None = None) -> Decision:
         """Decide on one request in a session."""
+        if not self._look_at_disk:
+            found = self.judge_at_once(request, state)
+            if found is not None:
+                return found
         request = _fed(request)
         try:
             return self._judge(request, state)[0]
@@ -116,11 +124,23 @@ class Engine:
         return self._look_at_disk
 
     def judge_at_once(self, request: Request, state: SessionState | None = None) -> Decision | None:
-        """Decide without looking at the disk; None when that is not possible."""
+        """Decide without looking at the disk; None when that is not possible.
+
+        Nothing else counts then, so what was decided lately on the same request in the same state holds.
+        """
+        lately = (request, id(state))
+        found = self._lately.get(lately)
+        if found is not None:
+            return found[0]
         try:
-            return self._judge(_fed(request), state, disk=_not_now)[0]
+            decision = self._judge(_fed(request), state, disk=_not_now)[0]
         except Exception:
             return None
+        if len(request.text) <= LATELY_TEXT:
+            if len(self._lately) >= LATELY:
+                del self._lately[next(iter(self._lately))]
+            self._lately[lately] = decision, state  # which is kept, so that no other gets its id
+        return decision
 
     def explain(self, request: Request, state: SessionState | None = None) -> tuple[Finding, ...]:
         """Return every finding on a request, not only the one that decides."""
@@ -143,7 +163,7 @@ class Engine:
             policy.details.append(f">{path}")
             policy.write(path, call)
             state.write(path, marks.UNKNOWN)
-            return self._decide(request, policy, state, readable=True), policy
+            return self._decide(request, policy, state, session, readable=True), policy
         text = request.text
         if len(text) > MAX_LENGTH:
             policy.note("too-long", "", (0, 0))
@@ -161,7 +181,7 @@ class Engine:
                 readable = False
                 if _FLOOR.search(version):
                     policy.note("floor", "", (0, len(text)), "block")
-        return self._decide(request, policy, state, readable=readable), policy
+        return self._decide(request, policy, state, session, readable=readable), policy
 
     def _follow(self, text: str, policy: Policy, state: State, home: str) -> None:
         run = Interpreter(
@@ -205,9 +225,18 @@ class Engine:
     def _floor(self, request: Request, policy: Policy, session: SessionState | None) -> Decision:
         if _FLOOR.search(request.text[:MAX_LENGTH]) or _FLOOR.search(request.text[-MAX_LENGTH:]):
             policy.note("floor", "", (0, 0), "block")
-        return self._decide(request, policy, State(session, request.cwd or "~"), readable=False)
+        state = State(session, request.cwd or "~")
+        return self._decide(request, policy, state, session, readable=False)
 
-    def _decide(self, request: Request, policy: Policy, state: State, *, readable: bool) -> Decision:
+    def _decide(
+        self,
+        request: Request,
+        policy: Policy,
+        state: State,
+        session: SessionState | None,
+        *,
+        readable: bool,
+    ) -> Decision:
         programs = tuple(
             Program(tuple(map(marks.shown, argv)), marks.shown(cwd))
             for argv, cwd, _ in policy.programs_run[:200]
@@ -227,7 +256,7 @@ class Engine:
                 programs=programs,
                 read_only=policy.read_only,
                 key=key,
-                after=state.kept(),
+                after=state.kept(session),
             )
         start, stop = worst.span
         return Decision(
@@ -238,7 +267,7 @@ class Engine:
             programs=programs,
             span=(start, stop) if stop > start else None,
             key=key,
-            after=state.kept(),
+            after=state.kept(session),
         )
 
 

@@ -91,9 +91,18 @@ def gate_for(
 
 
 async def _session(channel: Channel, name: str) -> Fetched:
-    """Ask the guest what a session has now."""
+    """Ask the guest what a session has now, unless it said so when it greeted.
+
+    That may be outdated; a command that was judged for it is then answered with ``session_moved``.
+    """
     from hermes.channel.channel import checked
 
+    told = channel.guest.get("session")
+    if isinstance(told, dict) and told.get("session") == name:
+        del channel.guest["session"]
+        if told.get("whole") is True:
+            facts = {key: checked(told.get(key), kind) for key, kind in FETCHED.items()}
+            return Fetched(script=checked(told.get("script", ""), str), **facts)
     reply = await channel.call("session.state", {"session": name})
     facts = {key: checked(reply.body.get(key), kind) for key, kind in FETCHED.items()}
     return Fetched(script=reply.raw.decode("utf-8", "surrogateescape"), **facts)

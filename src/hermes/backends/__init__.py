@@ -39,6 +39,9 @@ TABLE: dict[str, Entry] = {
     "ssh": Entry("ssh", "SshBackend"),
 }
 
+COMING = ("modal", "daytona", "vercel", "jail")
+"""Names of places that this version does not have yet."""
+
 ALIASES = {"apptainer": "singularity"}
 """Other names that users know a backend by. Records have the first one only."""
 
@@ -81,6 +84,13 @@ def load(name: str) -> type[Backend]:
 
     points = _entry_points()
     if name not in points:
+        if name in COMING:
+            raise ConfigError(
+                f"the {name} backend is not built into this version yet; nothing was started",
+                code="backend_unknown",
+                hint="'hermes backends' shows the places that there are.",
+                context={"backend": name},
+            )
         raise _unknown(name, [*TABLE, *sorted(points)])
     point = points[name]
     try:

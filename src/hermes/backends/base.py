@@ -216,6 +216,9 @@ class Backend(ABC):
     name: ClassVar[str]
     """The backend's name as users write it."""
 
+    distant: ClassVar[bool] = False
+    """Whether packets to it take so long that short messages are better compressed."""
+
     swept: ClassVar[bool] = True
     """Whether :meth:`prune` is cheap enough to be called now and then, when a sandbox is made."""
 
@@ -368,6 +371,15 @@ class Backend(ABC):
         :raises BackendError: the transport's client program does not work
         """
 
+    async def program_channel(self, program: str) -> ByteChannel | None:
+        """Do as :meth:`exec_channel` for a Python program of a few kilobytes that reads its stdin. Before
+        it starts, there is a line ``HERMES-READY`` and a blank on its stdout.
+
+        For transports which give a process its stdin only after its command has come back, so that what
+        follows on stdin comes a round trip late. None where that is not so: the program is then sent there.
+        """
+        return None
+
     async def direct_channel(self, run_dir: str) -> ByteChannel | None:
         """Prepare a channel that connects to the guest's socket in ``run_dir`` with no process in between.
 
@@ -392,6 +404,11 @@ class Backend(ABC):
     def guest_python(self) -> Sequence[str]:
         """The argv prefix that starts a Python 3.6 or later inside, to which ``-c CODE`` is appended."""
         return ("python3",)
+
+    @property
+    def guest_likely(self) -> bool:
+        """Whether a guest probably runs in the place, so that its program is only sent when asked for."""
+        return False
 
     def failure(self, channel: ByteChannel) -> HermesError | None:
         """Return what kept a channel of :meth:`exec_channel` from its process, None when nothing is known.

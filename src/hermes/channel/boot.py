@@ -14,11 +14,12 @@ import contextlib
 import functools
 import hashlib
 import json
+import re
 import sys
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.config import home, keep
 from hermes.errors import BackendError, SandboxGone
@@ -33,16 +34,22 @@ MAX_NOISE = 1 << 20
 GUEST = Path(__file__).parent.parent / "guest"
 TYPES = frozenset({"Callable", "Dict", "Iterable", "List", "Optional", "Sequence", "Set", "Tuple", "Union"})
 
-STRIPPED = 3  # counts the ways in which sources were stripped and packed
+STRIPPED = 4  # counts the ways in which sources were stripped and packed
 ENTRY = "main"
+CORE = ("main", "server", "proc", "host")  # with what they import, a guest that greets
 
-# Modules are compiled when they are first imported, so a start pays for no more than it needs. The first
-# block is enough to attach to a guest that runs; the second one is then only skipped.
+# Modules are compiled when they are first imported, so a start pays for no more than it needs. What comes
+# first is enough to attach to a guest that runs. The core starts one, which takes in the rest as it comes.
 STAGE = """import os,sys,json,types,zlib{imports}
-{prepare}def read(n):
- {read}
- return json.loads(zlib.decompress({decode}).decode())
-o,m=read({first})
+{prepare}def load(d):return json.loads(zlib.decompress({decode}).decode())
+def read(n):
+ d=b''
+ while len(d)<n:
+  c=os.read(0,n-len(d))
+  if not c:sys.exit(1)
+  d+=c
+ return load(d)
+o,m={first}
 p=types.ModuleType('hermes_guest');p.__path__=[];sys.modules['hermes_guest']=p
 class F:
  def find_spec(s,n,*a):return type(sys.__spec__)(n,s)if n[:13]=='hermes_guest.'and n[13:]in m else None
@@ -50,16 +57,9 @@ class F:
  def exec_module(s,t):exec(compile(m[t.__name__[13:]],t.__name__,'exec'),t.__dict__)
 sys.meta_path.insert(0,F())
 from hermes_guest import relay
-if relay.attach(o,{rest}):sys.exit()
-m.update(read({rest}))
-from hermes_guest import {entry}
-{entry}.main(o)"""
-
-READ = """d=b''
- while len(d)<n:
-  c=os.read(0,n-len(d))
-  if not c:sys.exit(1)
-  d+=c"""
+if relay.attach(o,{later}):sys.exit()
+{core}from hermes_guest import {entry}
+{entry}.main(o{rest})"""
 
 # On a terminal: it must neither echo nor edit, and says when it is ready, since what came before is lost.
 PREPARE = """try:
@@ -114,19 +114,31 @@ class _Strip(ast.NodeTransformer):
 
 def strip(tree: ast.Module) -> str:
     """Return Python source without comments, docstrings, annotations and imports from typing."""
-    return ast.unparse(_Strip().visit(tree))
+    text = ast.unparse(_Strip().visit(tree))
+    return re.sub("^ +", lambda indent: " " * (len(indent[0]) // 4), text, flags=re.MULTILINE)
+
+
+class Payload(NamedTuple):
+    """The guest in the order in which it is sent."""
+
+    first: tuple[dict[str, Any], dict[str, str]]
+    """Options, and the modules that find a guest that runs."""
+    core: bytes
+    """The block that starts one; empty where nothing is to be started."""
+    rest: bytes
+    """The block of what that one needs for its work."""
 
 
 @functools.cache
 def modules() -> dict[str, str]:
     """Return the guest's modules: stripped source by name."""
-    first, rest = _packed()
-    return {**first, **json.loads(zlib.decompress(rest))}
+    first, *blocks = _packed()
+    return functools.reduce(lambda found, block: found | json.loads(zlib.decompress(block)), blocks, first)
 
 
 @functools.cache
-def _packed() -> tuple[dict[str, str], bytes]:
-    """Return the modules that attaching needs, and the others as the second block.
+def _packed() -> tuple[dict[str, str], bytes, bytes]:
+    """Return the modules that attaching needs, the core and the rest.
 
     Stripping takes a quarter of a second, so what came of it is kept in hermes's home, by the sources' hash.
     """
@@ -135,79 +147,77 @@ def _packed() -> tuple[dict[str, str], bytes]:
     key = hashlib.sha256(b"\0".join([version.encode(), *sources.values()])).hexdigest()[:16]
     kept = home() / "cache" / f"guest-{key}.json"
     try:
-        first, rest = json.loads(kept.read_bytes())
-        return dict(first), base64.b64decode(rest)
+        first, core, rest = json.loads(kept.read_bytes())
+        return dict(first), base64.b64decode(core), base64.b64decode(rest)
     except (OSError, ValueError, TypeError):
         pass
     stripped = {name: strip(ast.parse(source)) for name, source in sources.items()}
-    early = _closure("relay", stripped)
-    late = {name: source for name, source in stripped.items() if name not in early}
-    rest = _block(late)
+    first = _closure(["relay"], stripped)
+    core = _closure(CORE, stripped, at_once=True)
+    late = {name: source for name, source in stripped.items() if name not in core and name not in first}
+    blocks = [block({name: core[name] for name in core if name not in first}), block(late)]
     with contextlib.suppress(OSError):  # without it the next start is slower, no more
-        keep(kept, json.dumps([early, base64.b64encode(rest).decode()]).encode())
-    return early, rest
+        keep(kept, json.dumps([first, *(base64.b64encode(block).decode() for block in blocks)]).encode())
+    return first, blocks[0], blocks[1]
 
 
-def _block(content: Any) -> bytes:
+def block(content: Any) -> bytes:
+    """Return what the first stage reads as a block."""
     return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 9)
 
 
-def _imports(tree: ast.Module) -> list[str]:
+def _imports(tree: ast.Module, at_once: bool) -> list[str]:
     found: list[str] = []
-    for node in ast.walk(tree):
+    for node in tree.body if at_once else ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.level == 1:
             found += [node.module] if node.module else [alias.name for alias in node.names]
     return found
 
 
-def payload(options: Mapping[str, Any], entry: str = ENTRY) -> tuple[bytes, bytes]:
-    """Return the two blocks that the first stage reads: options with the way to a guest that runs; the rest.
+def payload(options: Mapping[str, Any], entry: str = ENTRY) -> Payload:
+    """Return what is sent with these options.
 
-    :param entry: the module whose ``main`` is called with the options; without what it does not import
+    :param entry: the module whose ``main`` is called with the options; another one's imports come with it
     """
-    first, rest = _packed()
-    if entry != ENTRY:
-        wanted = _closure(entry, modules())
-        rest = _block({name: source for name, source in wanted.items() if name not in first})
-    return _block([options, first]), rest
+    first, core, rest = _packed()
+    if entry == ENTRY:
+        return Payload((dict(options), first), core, rest)
+    return Payload((dict(options), {**first, **_closure([entry], modules())}), b"", b"")
 
 
-def _closure(entry: str, sources: Mapping[str, str]) -> dict[str, str]:
+def _closure(entries: Sequence[str], sources: Mapping[str, str], *, at_once: bool = False) -> dict[str, str]:
+    """Return modules with what they import, or with what they need to be imported."""
     found: dict[str, str] = {}
-    todo = [entry]
+    todo = list(entries)
     while todo:
         name = todo.pop()
         if name not in found:
             found[name] = sources[name]
-            todo += _imports(ast.parse(sources[name]))
+            todo += _imports(ast.parse(sources[name]), at_once)
     return found
 
 
-def stage(first: int, rest: int, entry: str = ENTRY, *, text: bool = False) -> str:
-    """Return the first stage for blocks of these sizes, for a clean stream or for one of text."""
+def stage(first: str, core: int, rest: int, entry: str = ENTRY, *, text: bool = False) -> str:
+    """Return the first stage for blocks of these sizes, for a clean stream or for one of text.
+
+    :param first: an expression for what comes first: a literal, or what reads it
+    """
     return STAGE.format(
         imports=",base64" if text else "",
         prepare=PREPARE if text else "",
-        read=READ,
         decode="base64.b64decode(d)" if text else "d",
         first=first,
-        rest=rest,
+        later=core + rest,
+        core=f"m.update(read({core}))\n" if core else "",
         entry=entry,
+        rest=f",{rest},lambda d:m.update(load(d))" if rest else "",
     )
 
 
 def as_file(options: Mapping[str, Any]) -> str:
     """Return a program that starts the guest, for places that can be given a file before they start."""
-    blocks = [base64.b64encode(block) for block in payload(options)]
-    return STAGE.format(
-        imports=",base64",
-        prepare=f"D={blocks!r}\n",
-        read="d=D.pop(0)",
-        decode="base64.b64decode(d)",
-        first=0,
-        rest=0,
-        entry=ENTRY,
-    )
+    whole = base64.b64encode(block([dict(options), modules()]))
+    return stage(f"load(__import__('base64').b64decode({whole!r}))", 0, 0)
 
 
 class Boot:
@@ -280,16 +290,15 @@ def _failed(message: str) -> BackendError:
 
 
 async def start_guest(
-    backend: Backend, options: Mapping[str, Any], *, timeout: float, greeting: bytes = b""
+    backend: Backend, options: Mapping[str, Any], *, timeout: float
 ) -> tuple[ByteChannel, Boot, dict[str, Any]]:
     """Start the guest, or find it, over a process in the place; return the stream to it and its announcement.
 
-    :param greeting: the first frame, if it is known already: sent at once it saves a round trip
     :raises BackendError: it did not announce itself in time, or said why it cannot run
     :raises SandboxGone: none runs, and none was to be started
     """
     blocks = await asyncio.to_thread(payload, options)
-    channel, boot, answer = await _begin(backend, blocks, timeout, greeting)
+    channel, boot, answer = await _begin(backend, blocks, timeout)
     error_text = answer.get("error")
     if error_text is None:
         return channel, boot, answer
@@ -311,7 +320,7 @@ async def ask(backend: Backend, options: Mapping[str, Any], *, timeout: float) -
     :raises BackendError: it could not be done
     """
     blocks = await asyncio.to_thread(payload, {**options, "relay": False}, "host")
-    channel, _, answer = await _begin(backend, blocks, timeout, entry="host")
+    channel, _, answer = await _begin(backend, blocks, timeout, "host")
     await channel.close()
     if answer.get("error") is not None:
         raise BackendError(
@@ -321,28 +330,37 @@ async def ask(backend: Backend, options: Mapping[str, Any], *, timeout: float) -
 
 
 async def _begin(
-    backend: Backend,
-    blocks: tuple[bytes, bytes],
-    timeout: float,
-    greeting: bytes = b"",
-    entry: str = ENTRY,
+    backend: Backend, blocks: Payload, timeout: float, entry: str = ENTRY
 ) -> tuple[ByteChannel, Boot, dict[str, Any]]:
     """Start the first stage, give it its payload, and wait for what it announces."""
     text = backend.encoding == "text"
-    first, rest = (base64.encodebytes(block) for block in blocks) if text else blocks
-    script = stage(len(first), len(rest), entry, text=text)
-    channel = await backend.exec_channel([*backend.guest_python(), "-c", script])
+    as_sent: Callable[[bytes], bytes] = base64.encodebytes if text else bytes
+    first, core, rest = as_sent(block(blocks.first)), as_sent(blocks.core), as_sent(blocks.rest)
+    sizes = len(core), len(rest)
+    options, early = blocks.first
+    literal = f"json.loads({json.dumps(options)!r}),{early!r}"
+    channel = await backend.program_channel(stage(literal, *sizes, entry))
+    if channel is not None:
+        first = b""
+    else:
+        script = stage(f"read({len(first)})", *sizes, entry, text=text)
+        channel = await backend.exec_channel([*backend.guest_python(), "-c", script])
     boot = Boot()
+    asks = bool(options.get("asks"))
     try:
         async with asyncio.timeout(timeout):
             await channel.start(boot.data, boot.close)
             if text:
                 await boot.line(READY)
-            channel.write(first + rest + greeting)
-            announced = await boot.line(MARKER)
-        answer = json.loads(announced)
-        if not isinstance(answer, dict):
-            raise ValueError("not an object")
+            channel.write(first if asks else first + core)
+            if not text and not first:  # by itself the core does not wait for the rest of a packet
+                await boot.line(READY)
+            if not asks:
+                channel.write(rest)
+            answer = _object(await boot.line(MARKER))
+            if asks and answer.get("starts"):
+                channel.write(core + rest)
+                answer = _object(await boot.line(MARKER))
     except BaseException as error:
         await channel.close()
         if isinstance(error, TimeoutError):
@@ -354,3 +372,10 @@ async def _begin(
             raise failure from error
         raise
     return channel, boot, answer
+
+
+def _object(announced: bytes) -> dict[str, Any]:
+    answer = json.loads(announced)
+    if not isinstance(answer, dict):
+        raise ValueError("not an object")
+    return answer

@@ -297,20 +297,24 @@ class Channel:
         *,
         reconnect_for: float = 60.0,
         hello: Mapping[str, Any] | None = None,
+        session: str | None = None,
     ) -> None:
         """Make a channel that is not connected yet.
 
         :param options: what the guest is booted with
         :param reconnect_for: seconds for which a lost connection is sought before calls fail
         :param hello: lifetimes and quotas, told to the guest at each connection
+        :param session: what there is to know of it comes with the first greeting, as ``guest["session"]``
         """
         self._loop = asyncio.get_running_loop()
         self._backend = backend
         self._options = dict(options)
         self._reconnect_for = reconnect_for
         self._hello = dict(hello or {})
+        self._session = session
         self._client = uuid.uuid4().hex
         self._link = Link((Binary if backend.encoding == "binary" else Text).chunk)
+        self._link.deflates = backend.distant
         self._streams: dict[int, Stream] = {}
         self._next = 0
         self._wire: _Wire | None = None
@@ -410,11 +414,11 @@ class Channel:
                     raise
         options = dict(self._options, attach_only=not start, relay=direct is None)
         options["boot"] = self._boot
-        clean = direct is None and self._backend.encoding == "binary"
-        greeting = self._greeting(Binary()) if clean else b""
-        stream, boot, announced = await start_guest(
-            self._backend, options, timeout=BOOT_TIMEOUT, greeting=greeting
-        )
+        options["asks"] = not start or self._backend.guest_likely
+        greeted = direct is None and self._backend.encoding == "binary"
+        if greeted:  # with the options it takes no round trip of its own
+            options["greeting"] = self._greeting(Binary()).decode("latin-1")
+        stream, boot, announced = await start_guest(self._backend, options, timeout=BOOT_TIMEOUT)
         self._boot = str(announced.get("boot") or "")
         if direct is not None:
             await stream.close()
@@ -424,7 +428,7 @@ class Channel:
             self.path = "direct"
             return
         wire = _Wire(self, stream)
-        await self._greet(wire, boot, greeted=bool(greeting))
+        await self._greet(wire, boot, greeted=greeted)
         self.path = "relay"
 
     def _greeting(self, codec: Binary | Text) -> bytes:
@@ -434,6 +438,8 @@ class Channel:
                 "client": self._client,
                 "seen": self._link.seen,
                 "options": self._hello,
+                "deflates": self._link.deflates,
+                "session": None if self.guest else self._session,
             }
         )
         return codec.encode(HELLO, 0, 0, 0, 0, body)

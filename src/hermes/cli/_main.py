@@ -30,6 +30,7 @@ COMMANDS = {
     "workspace": "workspace",
     "sandbox": "sandbox",
     "setup": "setup",
+    "backends": "backends",
     "doctor": "doctor",
     "approvals": "approvals",
     "credentials": "credentials",
@@ -73,7 +74,10 @@ def root(
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Run commands in a place that was chosen for them."""
+    """Run commands in a place that was chosen for them.
+
+    Example: hermes --sandbox docker exec 'uname -a'
+    """
     if ctx.invoked_subcommand is None:
         print(ctx.get_help())
 

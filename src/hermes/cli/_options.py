@@ -102,6 +102,12 @@ def overrides(items: list[str] | None) -> dict[str, Any]:
     return result
 
 
+def _places(incomplete: str) -> list[str]:
+    from hermes import survey
+
+    return [name for name in survey.places() if name.startswith(incomplete)]
+
+
 Place = Annotated[
     str | None,
     typer.Option(
@@ -109,6 +115,7 @@ Place = Annotated[
         metavar="BACKEND[:HOST]",
         help="The place to use. Default: HERMES_SANDBOX, then config.yaml, then auto.",
         callback=_place,
+        autocompletion=_places,
     ),
 ]
 Name = Annotated[

@@ -141,6 +141,9 @@ def announce(chosen: Chosen, box: Sandbox, *, quiet: bool) -> None:
     off = ", approvals are OFF" if box._approvals_off else ""
     if chosen.config.foreign and _first_use("told-foreign"):
         _tell_foreign(chosen.config.foreign)
+    if chosen.config.untrusted:
+        keys = ", ".join(chosen.config.untrusted)
+        say(f"{keys} of this project's .hermes.yaml do not count: 'hermes config trust' shows and allows it.")
     if chosen.why_auto:
         say(f"no place was chosen, so auto stands for {chosen.backend} from now on: {chosen.why_auto}{off}.")
     elif sys.stderr.isatty():
@@ -155,7 +158,12 @@ def _isolation(backend: str, box: Sandbox) -> str:
 
 
 def _tell_foreign(keys: tuple[str, ...]) -> None:
-    """Say once which settings in a section of ours are those of another program."""
+    """Say once which settings are those of another program."""
+    others = [key for key in keys if "." not in key]
+    if others:
+        some = ", ".join(others[:6]) + (" and others" if len(others) > 6 else "")
+        say(f"config.yaml: {some} are hermes-agent's and do nothing here; 'hermes config migrate' shows what")
+        say("can be taken over. (This is said once.)")
     inside = [key for key in keys if "." in key and key != "approvals.mode"]
     if inside:
         say(f"config.yaml: {', '.join(inside)} are hermes-agent's and do nothing here. (This is said once.)")

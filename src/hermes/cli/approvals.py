@@ -44,6 +44,8 @@ def check(
     """Say what the rules make of a command, without running it.
 
     Modes and grants do not count here: 'hermes approvals test' takes them into account.
+
+    Example: hermes approvals check 'ls; rm -rf build'
     """
     if jsonl == (command is not None):
         raise typer.BadParameter("give either COMMAND or --jsonl", param_hint="COMMAND")
@@ -140,6 +142,8 @@ def test(
     """Say whether a command would run on this machine now: rules, mode and grants.
 
     The exit code is 0 when it would run unasked, and 121 otherwise.
+
+    Example: hermes approvals test 'rm -rf build'
     """
     from hermes.approval.grants import GrantStore
 
@@ -170,7 +174,10 @@ def test(
 
 @app.command()
 def ls(json: options.Json = False, debug: options.Debug = False) -> int:
-    """List what was granted for always."""
+    """List what was granted for always.
+
+    Example: hermes approvals ls
+    """
     import msgspec
 
     from hermes.approval.grants import GrantStore
@@ -205,7 +212,10 @@ def revoke(
     every: Annotated[bool, typer.Option("--all", help="Take back all.")] = False,
     debug: options.Debug = False,
 ) -> int:
-    """Take back what was granted for always."""
+    """Take back what was granted for always.
+
+    Example: hermes approvals revoke 1f2e3d4c
+    """
     from hermes.approval.grants import GrantStore
 
     if bool(idents) == every:
@@ -228,7 +238,10 @@ def log(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Show what was asked, what the answer was, and who gave it."""
+    """Show what was asked, what the answer was, and who gave it.
+
+    Example: hermes approvals log --follow
+    """
     from collections import deque
 
     from hermes.approval.audit import AuditLog, parsed

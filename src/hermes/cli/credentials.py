@@ -31,7 +31,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 @app.command()
 def ls(json: options.Json = False, debug: options.Debug = False) -> int:
-    """List what is declared, and how it gets into each sandbox. No values are shown."""
+    """List what is declared, and how it gets into each sandbox. No values are shown.
+
+    Example: hermes credentials ls
+    """
     from hermes.config import load
     from hermes.credentials._declared import Declared, undeclared
 
@@ -102,7 +105,10 @@ def check(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Prove from inside a sandbox that it has what is declared, and nothing else of the environment."""
+    """Prove from inside a sandbox that it has what is declared, and nothing else of the environment.
+
+    Example: hermes credentials check --sandbox docker
+    """
 
     async def work() -> int:
         from hermes.credentials.proof import prove
@@ -130,7 +136,10 @@ def pull(
     yes: Yes = False,
     debug: options.Debug = False,
 ) -> int:
-    """Take over a credential that was renewed inside. What changed is shown first, without values."""
+    """Take over a credential that was renewed inside. What changed is shown first, without values.
+
+    Example: hermes credentials pull google_token.json
+    """
 
     async def work() -> int:
         from hermes.credentials.pull import differences, keep

@@ -61,6 +61,8 @@ def exec_(
 
     Its output and exit code are the command's own. Others: 124 it was ended by the timeout, 121 it was
     refused, 123 the place is gone, 125 hermes or the place failed before or around it, 130 Ctrl-C.
+
+    Example: hermes exec --timeout 10m 'make test'
     """
     if max_output is not None and not json:
         raise typer.BadParameter("without --json all output is passed on", param_hint="--max-output")

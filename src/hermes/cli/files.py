@@ -48,6 +48,8 @@ def put(
     As with cp -r, a DEST that is a directory gets the copy, any other is its name; SRC/ is the directory's
     content. DEST begins at the workspace. A big file that was cut goes on where it was when the same is asked
     again.
+
+    Example: hermes files put model.bin models/
     """
 
     async def copy(files: Files, show: OnProgress) -> TransferStats:
@@ -72,6 +74,8 @@ def get(
     """Copy a file or a directory out of a sandbox.
 
     As 'hermes files put' in the other direction. Nothing outside of DEST is written.
+
+    Example: hermes files get out/report.pdf
     """
 
     async def copy(files: Files, show: OnProgress) -> TransferStats:
@@ -124,7 +128,10 @@ def ls(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """List a directory of a sandbox."""
+    """List a directory of a sandbox.
+
+    Example: hermes files ls out
+    """
     chosen = choose(sandbox, name=name)
 
     async def work() -> list[FileStat]:

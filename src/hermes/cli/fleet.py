@@ -83,6 +83,8 @@ def run_(
 
     Exit code: 0 all have ended, whatever their own exit codes; 124 some were ended by their timeout; 125 some
     could not be run, or are gone; 130 Ctrl-C.
+
+    Example: hermes fleet run tests.jsonl --jobs 8
     """
     from hermes.fleet import Fleet
 
@@ -116,7 +118,10 @@ def run_(
 def status(
     file: File, output: Output = None, json: options.Json = False, debug: options.Debug = False
 ) -> int:
-    """Say how far a fleet is."""
+    """Say how far a fleet is.
+
+    Example: hermes fleet status tests.jsonl
+    """
     from hermes.fleet import Fleet
 
     fleet = Fleet(file, output=output)

@@ -45,6 +45,8 @@ def ls(
 
     Kinds: a job runs in the background, a pty is a terminal, a run is a command that somebody waits for or
     whose client was lost, a stray is a process that a command left in the background.
+
+    Example: hermes jobs ls --json
     """
     chosen = choose(sandbox, name=name)
 
@@ -119,6 +121,8 @@ def start(
     """Start a command in the background.
 
     Prints its ID and returns at once.
+
+    Example: hermes jobs start 'npm run dev'
     """
     chosen = choose(
         sandbox,
@@ -148,7 +152,10 @@ def logs(
     name: options.Name = None,
     debug: options.Debug = False,
 ) -> int:
-    """Print what a job has written so far."""
+    """Print what a job has written so far.
+
+    Example: hermes jobs logs -f 3
+    """
     chosen = choose(sandbox, name=name)
 
     async def work() -> int:
@@ -173,6 +180,8 @@ def attach(
 
     Prints its output from the beginning, each byte once, and exits with the job's exit code. Ctrl-C leaves
     the job as it is. A shell that was left running is taken up again, with the keyboard.
+
+    Example: hermes jobs attach 3
     """
     chosen = choose(sandbox, name=name)
 
@@ -263,7 +272,10 @@ def kill(
     name: options.Name = None,
     debug: options.Debug = False,
 ) -> int:
-    """End jobs with all that they started."""
+    """End jobs with all that they started.
+
+    Example: hermes jobs kill 3
+    """
     chosen = choose(sandbox, name=name)
 
     async def work() -> int:

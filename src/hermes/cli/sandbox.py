@@ -34,6 +34,8 @@ def ls(sandbox: options.Place = None, json: options.Json = False, debug: options
 
     States: running; gone, only its record is left; stopped; unreachable, it cannot be told. IDLE counts from
     the last time that a hermes attached to it.
+
+    Example: hermes sandbox ls --json
     """
     found, problems = run(look(sandbox))
     if json:
@@ -90,6 +92,8 @@ def rm(
     """End and remove sandboxes.
 
     What runs in them is ended, and their own files go. A workspace on this machine is not touched.
+
+    Example: hermes sandbox rm project-1f2e3d4c
     """
     if bool(names) == every:
         raise typer.BadParameter("give either names or --all", param_hint="NAME")
@@ -125,6 +129,8 @@ def prune(
 
     That is: sandboxes that were not used for lifetime.ttl; those without a name whose hermes has ended; those
     that are gone and have no files of their own; and whatever has no record.
+
+    Example: hermes sandbox prune --dry-run
     """
     from ._records import prune_all
 
@@ -156,7 +162,10 @@ def enter(
     quiet: options.Quiet = False,
     debug: options.Debug = False,
 ) -> int:
-    """Open a shell in a sandbox that runs."""
+    """Open a shell in a sandbox that runs.
+
+    Example: hermes sandbox enter project-1f2e3d4c
+    """
     from ._relay import check_terminal
     from .shell import interact
 
@@ -178,6 +187,8 @@ def cp(
     One of the two is NAME:PATH, or :PATH for the sandbox of the current directory; PATH begins at its
     workspace. As with cp -r, a TARGET that is a directory gets the copy, any other is its name; SOURCE/ is
     the directory's content. A path here that holds a colon is written ./a:b.
+
+    Example: hermes sandbox cp :build/out.tar .
     """
     far_source, far_target = _far(source), _far(target)
     if (far_source is None) == (far_target is None):
@@ -219,6 +230,8 @@ def forward(
 
     Each PORT inside becomes one on 127.0.0.1 of this machine, a free one unless LOCAL says which. Lasts until
     Ctrl-C. Without NAME it is the sandbox of the current directory.
+
+    Example: hermes sandbox forward 8000 5432:15432
     """
     first, *rest = arguments
     if rest and not first.replace(":", "").isdigit():

@@ -52,6 +52,8 @@ def shell(
 
     All keys go to it, Ctrl-C too. Enter ~ . leaves it running, Enter ~ ? says what else there is. The exit
     code is the shell's.
+
+    Example: hermes shell --session build
     """
     from ._relay import check_terminal
 

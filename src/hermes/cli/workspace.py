@@ -46,7 +46,10 @@ def status(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """List what changed since the copy, inside and here."""
+    """List what changed since the copy, inside and here.
+
+    Example: hermes workspace status
+    """
 
     async def work() -> int:
         async with opened(choose(sandbox, name=name), create=False) as box:
@@ -77,6 +80,8 @@ def diff(
     """Show what changed inside since the copy, in the form of diff -u.
 
     'hermes workspace diff | git apply' would do what 'hermes workspace pull' does for text.
+
+    Example: hermes workspace diff --stat
     """
 
     async def work() -> int:
@@ -141,6 +146,8 @@ def pull(
 
     Files that changed here too are left alone. Asks before anything is written. The exit code is 125 when
     something was in conflict or could not be written.
+
+    Example: hermes workspace pull src
     """
 
     async def work() -> int:
@@ -183,6 +190,8 @@ def push(
     """Bring what changed here inside: new, changed and deleted files.
 
     Files that changed inside too are left alone. Asks before anything is written.
+
+    Example: hermes workspace push
     """
 
     async def work() -> int:

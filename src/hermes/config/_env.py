@@ -87,7 +87,7 @@ def dotenv(names: Collection[str]) -> dict[str, Secret]:
     return found
 
 
-def _unquoted(text: str, where: str, name: str) -> str:
+def _unquoted(text: str, where: str, name: str = "its value") -> str:
     """Return a value as the usual readers of such files take it."""
     if text[:1] not in ("'", '"'):
         return re.sub(r"(?:^|\s+)#.*", "", text)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from hermes.errors import ConfigError
 
-from ._schema import Config
-from ._source import read_yaml, type_name
+from . import _project
+from ._schema import NOT_SETTINGS, Config
+from ._source import read_yaml, remember, type_name
 from ._units import home, parse_duration, parse_size
 
 ENVIRONMENT = {
@@ -58,24 +59,61 @@ T = TypeVar("T", bound=msgspec.Struct)
 Where = Callable[[tuple[str, ...]], str]
 
 
+class Layer(NamedTuple):
+    """What one source says, checked, and the source of each key in words."""
+
+    values: dict[str, Any]
+    where: Where
+
+
+class Sources(NamedTuple):
+    """Everything that the configuration is made of: *layers* from the weakest to the strongest.
+
+    ``foreign`` are keys of config.yaml that are another program's; ``untrusted`` those of the project file
+    that count only when its user trusts it.
+    """
+
+    layers: list[Layer]
+    foreign: tuple[str, ...]
+    untrusted: tuple[str, ...]
+
+    def settled(self) -> Config:
+        """Return what comes of them."""
+        merged: dict[str, Any] = {}
+        for layer in self.layers:
+            _merge(merged, layer.values)
+        config = msgspec.convert(merged, Config)
+        return msgspec.structs.replace(config, foreign=self.foreign, untrusted=self.untrusted)
+
+    def origin(self, key: str) -> str:
+        """Return which source decides about a key: words such as ``config.yaml:3``, or ``default``."""
+        at = tuple(key.split("."))
+        for layer in reversed(self.layers):
+            found: Any = layer.values
+            for part in at:
+                found = found.get(part, _NOTHING) if isinstance(found, Mapping) else _NOTHING
+            if found is not _NOTHING:
+                words: str = layer.where(at)
+                return words
+        return "default"
+
+
+_NOTHING = object()
+
+
 def load(overrides: Mapping[str, Any] | None = None) -> Config:
-    """Return the configuration: overrides over the environment over config.yaml over the defaults.
+    """Return the configuration: overrides over the environment over the project file over config.yaml.
 
     :param overrides: nested, or with dotted keys such as ``output.limit``; values as in the file
     :raises ConfigError: a key that does not exist, a value that cannot be, or a file that cannot be read
     """
-    path = home() / "config.yaml"
-    data, lines = read_yaml(path)
-    foreign = tuple(key for key, value in data.items() if _is_foreign(key, value))
-    data = {key: value for key, value in data.items() if key not in foreign}
-    if isinstance(data.get("approvals"), Mapping):
-        data["approvals"], theirs = _own_approvals(data["approvals"])
-        foreign += theirs
+    return sources(overrides).settled()
 
-    def in_file(at: tuple[str, ...]) -> str:
-        line = lines.get(at)
-        return f"{path}:{line}" if line else str(path)
 
+def sources(overrides: Mapping[str, Any] | None = None) -> Sources:
+    """Return what :func:`load` makes the configuration of. Raises as it does."""
+    source = read_yaml(home() / "config.yaml")
+    data, foreign = own(source.data)
     variables = {name: os.environ[name] for name in ENVIRONMENT if os.environ.get(name)}
     by_key = {ENVIRONMENT[name]: name for name in variables}
 
@@ -85,15 +123,54 @@ def load(overrides: Mapping[str, Any] | None = None) -> Config:
     def in_overrides(at: tuple[str, ...]) -> str:
         return f"option {'.'.join(at)}"
 
-    settled: dict[str, Any] = {}
-    for layer, where in (
-        (data, in_file),
-        (_nested({ENVIRONMENT[name]: _number(value) for name, value in variables.items()}), in_environment),
-        (_nested(overrides or {}), in_overrides),
+    layers = [Layer(_section(data, Config, (), source.where), source.where)]
+    remember(source)
+    untrusted: tuple[str, ...] = ()
+    project = _project.find()
+    if project is not None:
+        found = _project.read(project)
+        said = _section(found.data, Config, (), found.where)
+        allowed, untrusted = _project.allowed(project, said, Sources(layers, (), ()).settled())
+        layers.append(Layer(allowed, found.where))
+    for flat, where in (
+        ({ENVIRONMENT[name]: _number(value) for name, value in variables.items()}, in_environment),
+        (overrides or {}, in_overrides),
     ):
-        _merge(settled, _section(layer, Config, (), where))
-    config = msgspec.convert(settled, Config)
-    return msgspec.structs.replace(config, foreign=foreign)
+        layers.append(Layer(_section(_nested(flat), Config, (), where), where))
+    return Sources(layers, foreign, untrusted)
+
+
+def own(data: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return what config.yaml says without what is hermes-agent's, and the names of that."""
+    foreign = tuple(key for key, value in data.items() if _is_foreign(key, value))
+    ours = {key: value for key, value in data.items() if key not in foreign}
+    if isinstance(ours.get("approvals"), Mapping):
+        ours["approvals"], theirs = _own_approvals(ours["approvals"])
+        foreign += theirs
+    return ours, foreign
+
+
+def problems(data: Mapping[str, Any], where: Where) -> list[ConfigError]:
+    """Return everything that is wrong with what a file says, not only the first."""
+    rest, _ = own(_copied(data))
+    found: list[ConfigError] = []
+    while len(found) < 100:
+        try:
+            _section(rest, Config, (), where)
+        except ConfigError as error:
+            found.append(error)
+            *sections, last = error.context["at"]
+            target = rest
+            for part in sections:
+                target = target[part]
+            del target[last]
+        else:
+            break
+    return found
+
+
+def _copied(data: Any) -> Any:
+    return {key: _copied(value) for key, value in data.items()} if isinstance(data, Mapping) else data
 
 
 def _number(text: str) -> str | int:
@@ -156,7 +233,7 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> None:
 
 
 def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    return {k: v for k, v in get_type_hints(kind, include_extras=True).items() if k != "foreign"}
+    return {k: v for k, v in get_type_hints(kind, include_extras=True).items() if k not in NOT_SETTINGS}
 
 
 def _section(
@@ -256,9 +333,10 @@ def _unknown(at: tuple[str, ...], known: list[str], where: str) -> ConfigError:
     key = ".".join(at)
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     hint = f"Did you mean '{near[0]}'?" if near else "Known here: " + ", ".join(sorted(known))
-    return ConfigError(f"{where}: unknown key '{key}'", hint=hint, context={"key": key, "where": where})
+    context = {"key": key, "where": where, "at": list(at)}
+    return ConfigError(f"{where}: unknown key '{key}'", hint=hint, context=context)
 
 
 def _wrong(at: tuple[str, ...], what: str, where: str) -> ConfigError:
     key = ".".join(at)
-    return ConfigError(f"{where}: {key}: {what}", context={"key": key, "where": where})
+    return ConfigError(f"{where}: {key}: {what}", context={"key": key, "where": where, "at": list(at)})

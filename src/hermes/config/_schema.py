@@ -279,7 +279,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``timeout`` is in seconds, None for no limit. ``network`` None is the place's own default. ``keep``
     exempts sandboxes with a name from the lifetimes. ``skills`` says whether a sandbox gets a copy of the
     skills in hermes's home, sees the very ones read-only, or none. ``foreign`` lists the keys of config.yaml
-    that belong to another program and were left alone, those inside of a section with their whole name.
+    that belong to another program and were left alone, those inside of a section with their whole name;
+    ``untrusted`` those of the project file that do not count until its user trusts it.
     """
 
     sandbox: str | None = None
@@ -299,3 +300,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     singularity: Singularity = msgspec.field(default_factory=Singularity)
     ssh: Ssh = msgspec.field(default_factory=Ssh)
     foreign: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
+
+
+NOT_SETTINGS = frozenset({"foreign", "untrusted"})
+"""Fields of :class:`Config` that say how it came about, and cannot be set."""

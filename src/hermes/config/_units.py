@@ -89,20 +89,32 @@ def parse_size(value: float | str) -> int:
 
 
 def parse_value(text: str) -> Any:
-    """Return what a text given for a setting stands for: a truth value, a number, a list, None or text.
+    """Return what a text given for a setting stands for: a truth value, a number, None, YAML, or text.
 
-    :raises ValueError: it begins as a list and is none
+    :raises ValueError: it begins as a list or a section, and is none
     """
     value: Any = {"true": True, "false": False, "none": None, "null": None}.get(text.lower(), text)
     for kind in (int, float):
         if isinstance(value, str):
             with contextlib.suppress(ValueError):
                 value = kind(value)
-    if isinstance(value, str) and text.startswith("["):
-        try:
-            value = json.loads(text)
-        except ValueError:
-            if '"' in text or not text.endswith("]"):
-                raise ValueError(f'\'{text[:60]}\' is no list; write [a, b] or ["a", "b"]') from None
-            value = [part.strip() for part in text[1:-1].split(",") if part.strip()]
+    if isinstance(value, str) and (text.startswith(("[", "{")) or "\n" in text):
+        return _structured(text)
     return value
+
+
+def _structured(text: str) -> Any:
+    with contextlib.suppress(ValueError):
+        return json.loads(text)
+    plain = not any(sign in text for sign in ('"', "'", "{", "}", "\n", "#", ": "))
+    if plain and text.startswith("[") and text.endswith("]"):
+        # Without the parser, which takes longer than all the rest; and YAML would not read some patterns.
+        return [part.strip() for part in text[1:-1].split(",") if part.strip()]
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except (YAMLError, ValueError, RecursionError):
+        kind = "section; write {a: 1, b: 2}" if text.startswith("{") else 'list; write [a, b] or ["a", "b"]'
+        raise ValueError(f"'{text[:60]}' is no {kind}") from None

@@ -7,6 +7,7 @@ the rest again. Nothing is lost, nothing is processed twice.
 
 import collections
 import struct
+import zlib
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from .frames import ACK, CREDIT, DATA, NUMBERED, Frame, ProtocolError
@@ -15,6 +16,8 @@ WINDOW = 1 << 20  # bytes of data one stream may have on the way, each direction
 ACK_FRAMES = 64
 ACK_BYTES = 1 << 19
 MORE = 0x80  # flag in *chan*: the message goes on in the next frame of its stream
+DEFLATED = 0x40  # flag in *chan*: the body is compressed
+SHORT = range(1200, 1 << 14)  # bodies that compressing turns from several packets into one or two
 MAX_MESSAGE = 1 << 24
 _U32 = struct.Struct("!I")
 
@@ -30,6 +33,7 @@ class Link:
         self.codec: Any = None
         self.out: List[bytes] = []
         self.on_output: Optional[Callable[[], None]] = None
+        self.deflates = False  # the way is long: a packet more costs more than to compress does
         self._unacked: Deque[Tuple[int, int, int, int, bytes]] = collections.deque()
         self._partial: Dict[Tuple[int, int], List[bytes]] = {}
         self._silent_frames = 0
@@ -58,6 +62,10 @@ class Link:
         self._number(kind, chan, stream, body)
 
     def _number(self, kind: int, chan: int, stream: int, body: bytes) -> None:
+        if self.deflates and len(body) in SHORT:
+            deflated = zlib.compress(body, 1)
+            if len(deflated) < len(body) * 3 // 4:
+                chan, body = chan | DEFLATED, deflated
         self.sent += 1
         self._unacked.append((self.sent, kind, chan, stream, body))
         if self.codec is not None:
@@ -85,6 +93,8 @@ class Link:
         self._silent_bytes += len(body)
         if self._silent_frames >= ACK_FRAMES or self._silent_bytes >= ACK_BYTES:
             self.control(ACK)
+        if chan & DEFLATED:
+            chan, body = chan & ~DEFLATED, inflate(body)
         if kind == DATA:
             return (kind, chan & ~MORE, stream, seq, ack, body)
         if chan & MORE:
@@ -112,6 +122,18 @@ class Link:
         self.out.append(self.codec.encode(kind, chan, stream, seq, self.seen, body))
         if self.on_output is not None:
             self.on_output()
+
+
+def inflate(body: bytes) -> bytes:
+    """Return what was compressed; what is no body that may be so is a :class:`ProtocolError`."""
+    reader = zlib.decompressobj()
+    try:
+        whole = reader.decompress(body, SHORT.stop)
+    except zlib.error as error:
+        raise ProtocolError("a body that is not compressed as it says: %s" % error) from None
+    if not reader.eof or reader.unused_data:
+        raise ProtocolError("a compressed body that is cut, or too long")
+    return whole
 
 
 class Flow:

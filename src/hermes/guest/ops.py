@@ -13,6 +13,7 @@ from .task import Input, Process, Task, set_size, signal_number
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 ARGV_LIMIT = 100000  # Linux takes 128 KiB for one argument
 MAX_INPUT = 16 << 20
+TOLD = 8192  # bytes of a session's script that go with a greeting
 
 
 def check_env(env: Optional[Dict[str, str]]) -> Dict[str, str]:
@@ -345,20 +346,32 @@ def session_close(guest: Guest, call: Call) -> None:
 @op("session.state")
 def session_state(guest: Guest, call: Call) -> None:
     """Answer with where a session is, and a script of what it has defined; the session itself is not made."""
-    shell = guest.sessions.get(call.args["session"])
-    if shell is None:
-        call.reply({"known": False, "turn": 0, "busy": False, "whole": True, "cwd": guest.cwd})
-        return
-    if shell.settling or not shell.ready:
+    found = look(guest, call.args["session"], call.client.link.chunk // 2)  # an answer is one frame
+    if found is None:
         guest.loop.call_later(0.001, lambda: call.client.serve(call))
         return
-    busy = shell.current is not None or bool(shell.queue)
+    script = found.pop("script", "")
+    call.reply(found, script.encode("utf-8", "surrogateescape"))
+
+
+def look(guest: Guest, name: str, most: int) -> Optional[Dict[str, Any]]:
+    """Return what there is to know of a session, with a script below *most* bytes; None while it settles."""
+    shell = guest.sessions.get(name)
+    if shell is None:
+        return guest.no_session(name)
+    if shell.settling or not shell.ready:
+        return None
     script = shell.defined()
-    whole = len(script) < call.client.link.chunk // 2  # an answer is one frame
-    call.reply(
-        {"known": True, "turn": shell.turn, "busy": busy, "whole": whole, "cwd": shell.cwd},
-        script if whole else b"",
-    )
+    whole = shell.known and len(script) < most
+    return {
+        "session": name,
+        "known": True,
+        "turn": shell.turn,
+        "busy": shell.current is not None or bool(shell.queue),
+        "whole": whole,
+        "cwd": shell.cwd,
+        "script": script.decode("utf-8", "surrogateescape") if whole else "",
+    }
 
 
 @op("session.list")
@@ -396,5 +409,6 @@ def install(guest: Guest) -> None:
         kill_all(lambda: descendants(processes(), me))
 
     guest.busy = busy
+    guest.look = lambda name: look(guest, name, TOLD)
     guest.on_deserted = end_all
     guest.on_exit = end_everything

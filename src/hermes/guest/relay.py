@@ -5,7 +5,7 @@ import os
 import select
 import socket
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, List, Optional
 
 from .dirs import SOCKET, is_private, own_dirs, run_dirs
 
@@ -16,11 +16,13 @@ NOTHING_LEFT = 57  # exit code of a relay whose guest has removed itself and all
 def attach(options: Dict[str, Any], skip: int) -> bool:
     """Relay to the guest that runs already, until either end closes; False when none does.
 
-    *skip* bytes of the client's are for whoever starts a guest.
+    *skip* bytes of the client's are for whoever starts a guest. A client that was not sure whether one runs
+    sends them when it is told so.
     """
-    if not options.get("relay", True):
-        return False
-    for run_dir in run_dirs(options["id"]) if options.get("host") else [options.get("run_dir") or ""]:
+    places: List[str] = []
+    if options.get("relay", True):
+        places = run_dirs(options["id"]) if options.get("host") else [options.get("run_dir") or ""]
+    for run_dir in places:
         path = "%s/%s" % (run_dir, SOCKET)
         if len(path) > 100:  # a socket's path may have 107 bytes only
             continue
@@ -32,17 +34,32 @@ def attach(options: Dict[str, Any], skip: int) -> bool:
         except OSError:
             peer.close()
             continue
-        serve(dict(options, run_dir=run_dir), peer, skip)
+        serve(dict(options, run_dir=run_dir), peer, 0 if options.get("asks") else skip)
         return True
+    if options.get("asks"):
+        tell({"starts": True})
     return False
 
 
-def serve(options: Dict[str, Any], peer: socket.socket, skip: int = 0) -> None:
-    """Announce the guest and relay to it; on a host, say by the exit code when it has left nothing."""
-    announce(options)
+def serve(options: Dict[str, Any], peer: socket.socket, size: int, late: Optional[int] = None) -> None:
+    """Announce the guest and relay to it; on a host, say by the exit code when it has left nothing.
+
+    The client's first *size* bytes are no frames: they are written to *late*, where it is given.
+    """
     if not options.get("relay", True):
+        while late is not None and size:
+            data = os.read(0, min(size, 1 << 16))
+            if not data:
+                break
+            size = _write_late(late, data, size)
+        announce(options)
         return
-    by_guest = relay(peer, skip)
+    try:
+        peer.sendall(options.get("greeting", "").encode("latin-1"))
+    except OSError:
+        pass  # which is found out below
+    announce(options)
+    by_guest = relay(peer, size, late)
     if by_guest and options.get("host") and not any(map(os.path.lexists, own_dirs(options["id"]))):
         os._exit(NOTHING_LEFT)
 
@@ -65,7 +82,17 @@ def tell(answer: Dict[str, Any]) -> None:
     os.write(1, MARKER + json.dumps(answer).encode() + b"\n")
 
 
-def relay(peer: socket.socket, skip: int) -> bool:
+def _write_late(late: int, data: Any, size: int) -> int:
+    """Write what is left of *size* bytes or a part of that, and return how many are missing then."""
+    size -= len(data)
+    while data:
+        data = data[os.write(late, data) :]
+    if not size:
+        os.close(late)
+    return size
+
+
+def relay(peer: socket.socket, size: int, late: Optional[int]) -> bool:
     """Copy bytes between our stdio and the guest until either end closes; whether it was the guest's."""
     there = peer.fileno()
     waiting = {0: there, there: 1}  # from: to
@@ -77,8 +104,9 @@ def relay(peer: socket.socket, skip: int) -> bool:
             try:
                 data = os.read(fd, 1 << 18)
                 view = memoryview(data)
-                if skip and fd == 0:
-                    view, skip = view[skip:], max(0, skip - len(data))
+                if size and fd == 0:
+                    first, view = view[:size], view[size:]
+                    size = size - len(first) if late is None else _write_late(late, first, size)
                 while view:
                     view = view[os.write(waiting[fd], view) :]
             except OSError:

@@ -137,7 +137,7 @@ class Client:
             self.guest.loop.call_soon(self.guest.forget_tasks)
         if message is None:
             return
-        if self.guest.held is not None and message[0] in NUMBERED:
+        if self.guest.waits and message[0] in NUMBERED:
             self.guest.held.append((self, message))
             return
         self.dispatch(message)
@@ -266,6 +266,9 @@ class Connection:
             client.connection.close()
         link = client.link
         answer = dict(guest.describe(), protocol=PROTOCOL, known=known, seen=link.seen)
+        if isinstance(hello.get("session"), str):
+            answer["session"] = guest.look(hello["session"])
+        link.deflates = hello.get("deflates") is True
         link.out = [self.codec.encode(HELLO, 0, 0, 0, 0, pack(answer))]
         self.client, client.connection = client, self
         if known or not seen:
@@ -342,7 +345,8 @@ class Guest:
         self.dirty: Set[Client] = set()
         self.on_exit: Callable[[], None] = lambda: None
         self.load: Optional[Callable[[Guest], None]] = None  # imports the operations
-        self.held: Optional[List[Tuple[Client, Frame]]] = None  # what waits until the environment is known
+        self.waits = 0  # for so many things what clients ask waits: operations, the environment
+        self.held: List[Tuple[Client, Frame]] = []
         self.label = ""  # a file whose time says when somebody was last connected
         self.remove = False  # at the end, remove the sandbox's own files too
         self.tasks: Dict[int, Any] = {}
@@ -355,6 +359,7 @@ class Guest:
         self.sudo: Any = None  # gives passwords, once a client has one
         self.credentials: Any = None  # files that commands may know, once a client has sent some
         self.busy: Callable[[], bool] = lambda: False
+        self.look: Callable[[str], Any] = self.no_session
         self.on_deserted: Callable[[], None] = lambda: None
         self.memory = Kills() if options.get("limited") else None
         self._alone_since = time.monotonic()
@@ -386,6 +391,10 @@ class Guest:
             "credentials": self.credentials.state if self.credentials is not None else "",
         }
 
+    def no_session(self, name: str) -> Dict[str, Any]:
+        """Return what there is to know of a session that is not there."""
+        return {"session": name, "known": False, "turn": 0, "busy": False, "whole": True, "cwd": self.cwd}
+
     def serve(self, listener: socket.socket) -> None:
         """Run until told to stop or idle for too long, then end everything."""
         self._listener = listener
@@ -405,8 +414,11 @@ class Guest:
         return load is not None
 
     def release(self) -> None:
-        """Go on with what waited."""
-        held, self.held = self.held or [], None
+        """Go on with what waited, if this was the last that it waited for."""
+        self.waits -= 1
+        if self.waits:
+            return
+        held, self.held = self.held, []
         for client, message in held:
             client.dispatch(message)
 

@@ -139,7 +139,9 @@ class Shell:
         self._number = 0  # how many commands this shell was given; it counts too
         self._reports = 0  # how many reports came from it: one more, after its start
         self._dumps = 0  # how many dumps
-        self._ended = 0.0  # when the last command did, or the last piece of its dump came (monotonic)
+        self._heard = 0.0  # when a command ended, or a piece of its dump came (monotonic)
+        self._spoiled = False  # the next dump begins with a piece of another
+        self._missed = False  # the last one never came
         self._patience = 0  # milliseconds that the next command waits for the dump of the last one
         self._reported: Optional[int] = None
         self._signalled = False
@@ -162,6 +164,7 @@ class Shell:
         self.guest.next_mark += 1
         self.mark = "%s.s%d" % (self.guest.id, self.guest.next_mark)
         self._message, self._dump, self._lines = b"", [], []
+        self._spoiled = False
         os.makedirs(self.dir, 0o700, exist_ok=True)  # a command may have removed it
         for name in ("ctl", "state", "o", "e", "i"):
             self._fifo(name)
@@ -205,7 +208,12 @@ class Shell:
     def settling(self) -> bool:
         """Whether the dump after the last command is still to come."""
         self._drain_state()
-        return self.ready and self.current is None and not self._fresh
+        return self.ready and self.current is None and not self._fresh and not self._late
+
+    @property
+    def known(self) -> bool:
+        """Whether what we have is what the last command left."""
+        return self._fresh and not self._missed
 
     def job_state(self) -> Optional[bytes]:
         """Return a script that gives another shell this one's variables and functions."""
@@ -562,13 +570,14 @@ class Shell:
             return
         self.current = None
         self._patience = 1000
-        self._ended = time.monotonic()
+        self._heard = time.monotonic()
         self.last = status
         for timer in self._timers:
             timer.cancel()
         self._timers = []
         task.finish(status, task.cwd or self.cwd)
         self._drain_state()  # what followed the report before this one; after the answer, which need not wait
+        self._miss_dump()
         # Strays keep these: the next command gets new ones.
         if (Shell._renew or task.has_strays()) and not self.closing:
             self._fifo("o")
@@ -577,12 +586,7 @@ class Shell:
 
     @property
     def _fresh(self) -> bool:
-        """Whether every report was followed by its dump.
-
-        A command that is stopped just as it ends can cut the dump off, which then never comes.
-        """
-        if self._dumps < self._reports and time.monotonic() - self._ended > DUMP_SECONDS:
-            self._dump, self._dumps = [], self._reports
+        """Whether every report was followed by its dump."""
         return self._dumps >= self._reports
 
     def _drain_state(self) -> None:
@@ -590,28 +594,47 @@ class Shell:
         try:
             while self._state >= 0:
                 self._dump.append(os.read(self._state, PIPE_SIZE))
-                self._ended = time.monotonic()
+                self._heard = time.monotonic()
                 if len(self._dump[-1]) < PIPE_SIZE:
                     break
         except BlockingIOError:
             pass
         whole, end, rest = b"".join(self._dump).rpartition(b"\0")
-        if end:
-            self._dump = [rest] if rest else []
-            self._dumps += whole.count(b"\0") + 1
+        if not end:
+            return
+        self._dump = [rest] if rest else []
+        dumps = whole.split(b"\0")
+        self._dumps += len(dumps)
+        if self._spoiled:
+            self._spoiled = False
+            dumps.pop(0)
+        if dumps:
+            self._missed = False
             if self.first is None:
-                self.first = State(whole.partition(b"\0")[0], None)
-            self.state = State(whole.rpartition(b"\0")[2], self.first)
+                self.first = State(dumps[0], None)
+            self.state = State(dumps[-1], self.first)
 
-    def _drain_soon(self) -> None:
+    def _miss_dump(self) -> None:
+        """Go on without a dump that never came whole: what a command defined may be in its way."""
+        if self._dumps < self._reports - 1:
+            self._dumps = self._reports - 1
+            self._spoiled = bool(self._dump)
+            self._missed = True
+
+    def _drain_soon(self, pause: float = 0.005) -> None:
         if self._drain_timer is None:
-            self._drain_timer = self.guest.loop.call_later(0.005, self._drain_again)
+            self._drain_timer = self.guest.loop.call_later(pause, self._drain_again)
 
     def _drain_again(self) -> None:
         self._drain_timer = None
         self._drain_state()
         if not self._fresh and self._state >= 0:
-            self._drain_soon()
+            self._drain_soon(0.1 if self._late else 0.005)
+
+    @property
+    def _late(self) -> bool:
+        """Whether there is little hope that a dump goes on."""
+        return time.monotonic() - self._heard > DUMP_SECONDS
 
     # --- small things
 

@@ -14,6 +14,7 @@ from hermes.config import Config, home
 from hermes.errors import BackendError, ConfigError, HermesError
 
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
+from ._bootstrap import command_for, find_python, line_for
 from ._channel import SshChannel
 from ._power import release, wake
 from ._target import Target, target_for
@@ -23,24 +24,12 @@ if TYPE_CHECKING:
 
 ASK_SECONDS = 60.0
 
-# The first Python that is there; what is at hand without a login shell may not know it by name.
-FIND_PYTHON = (
-    'for p in "$0" python3 /usr/bin/python3 /usr/local/bin/python3 /opt/homebrew/bin/python3 '
-    '"$HOME/.local/bin/python3" /opt/python3/bin/python3 python3.14 python3.13 python3.12 python3.11 '
-    "python3.10 python3.9 python3.8 python3.7 python3.6; do "
-    'q=$(command -v "$p" 2>/dev/null) && [ -x "$q" ] && exec "$q" -I -S "$@"; done; '
-    'printf \'HERMES-GUEST {"error": "there is no python3 on this machine"}\\n\''
-)
-ONE_PYTHON = (
-    'q=$(command -v "$0" 2>/dev/null) && [ -x "$q" ] && exec "$q" -I -S "$@"; '
-    'printf \'HERMES-GUEST {"error": "what ssh.python names is not there"}\\n\''
-)
-
 
 class SshBackend(Backend):
     """Commands run as a user of another machine, in that user's files."""
 
     name: ClassVar[str] = "ssh"
+    distant: ClassVar[bool] = True
     swept: ClassVar[bool] = False  # a machine that does not answer would keep every new sandbox waiting
 
     def __init__(self, spec: Spec, config: Config) -> None:
@@ -133,9 +122,23 @@ class SshBackend(Backend):
     async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
         if self.wakes:
             await self.resume()
-        channel = self._guest = SshChannel(self._where(), argv)
+        channel = self._guest = SshChannel(self._where(), line_for(argv))
         channel.on_ran = self._reached
         return channel
+
+    async def program_channel(self, program: str) -> ByteChannel | None:
+        command = command_for(self._where().settings.python, program)
+        if command is None:
+            return None
+        if self.wakes:
+            await self.resume()
+        channel = self._guest = SshChannel(self._where(), command=command)
+        channel.on_ran = self._reached
+        return channel
+
+    @property
+    def guest_likely(self) -> bool:
+        return self._found
 
     def _reached(self) -> None:
         self._heard = True
@@ -145,7 +148,7 @@ class SshBackend(Backend):
 
     def guest_python(self) -> Sequence[str]:
         python = self._where().settings.python
-        return ("/bin/sh", "-c", ONE_PYTHON if python else FIND_PYTHON, python or "python3")
+        return ("/bin/sh", "-c", find_python(python, '"$@"'), python or "python3")
 
     def guest_dirs(self) -> GuestDirs:
         return GuestDirs("", "")  # that machine's business: hermes.guest.host

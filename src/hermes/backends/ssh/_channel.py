@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from hermes.config import environment
 from hermes.errors import BackendError, HermesError, Unreachable
 from hermes.guest.relay import NOTHING_LEFT
 
 from ..channels import ProcessChannel
-from ._target import RAN, REMOTE, Target, line_for
+from ._bootstrap import RAN, REMOTE
+from ._target import Target
 
 __all__ = ["SshChannel", "failure_of"]
 
@@ -37,12 +38,23 @@ UNREACHABLE = (
 
 
 class SshChannel(ProcessChannel):
-    """One ssh process: a connection of its own, with one process at its other end."""
+    """One ssh process: a connection of its own, with one process at its other end.
 
-    def __init__(self, target: Target, argv: Sequence[str], *, connect_timeout: float | None = None) -> None:
+    :param line: the first line on its stdin, which the standard command is for
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        line: bytes = b"",
+        *,
+        command: str = REMOTE,
+        connect_timeout: float | None = None,
+    ) -> None:
         super().__init__([], env=_environment())
         self._target = target
-        self._line = line_for(argv)
+        self._line = line
+        self._command = command
         self._connect_timeout = connect_timeout
         self._said = b""
         self.ran = False  # a shell at the other end has read our line
@@ -51,7 +63,7 @@ class SshChannel(ProcessChannel):
     async def _open(self) -> None:
         target = self._target
         self._argv = await asyncio.to_thread(
-            lambda: target.argv(REMOTE, connect_timeout=self._connect_timeout)
+            lambda: target.argv(self._command, connect_timeout=self._connect_timeout)
         )
         await super()._open()
         self.write(self._line)

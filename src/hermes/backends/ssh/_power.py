@@ -9,6 +9,7 @@ from collections.abc import Callable
 from hermes.errors import BackendError, Unreachable
 
 from .._command import run_client
+from ._bootstrap import line_for
 from ._channel import SshChannel
 from ._target import Target
 
@@ -53,7 +54,7 @@ async def release(target: Target) -> None:
 
 async def _answers(target: Target) -> bool:
     patience = min(PROBE_SECONDS, target.settings.connect_timeout)
-    channel = SshChannel(target, ["/bin/sh", "-c", "exit 0"], connect_timeout=patience)
+    channel = SshChannel(target, line_for(["/bin/sh", "-c", "exit 0"]), connect_timeout=patience)
     over = asyncio.Event()
     try:
         async with asyncio.timeout(patience + PROBE_SECONDS):

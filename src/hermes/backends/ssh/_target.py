@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shlex
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,11 @@ import msgspec
 from hermes.config import Ssh, SshHost, home, section
 from hermes.errors import BackendError, ConfigError
 
-__all__ = ["REMOTE", "Target", "line_for", "target_for"]
+__all__ = ["Target", "target_for"]
 
 # What a host of its own does not take from the settings of all.
 OWN = frozenset({"host", "port", "jump", "workdir", "wake_command", "release_command"})
 REQUIRED = {"host": "TERMINAL_SSH_HOST", "user": "TERMINAL_SSH_USER"}
-
-# The login shell of the other side reads this, whatever it is: only what all of them read alike. What is to
-# be run follows on stdin, where no shell's quoting, length limit or list of processes sees it.
-REMOTE = "exec /bin/sh -c 'IFS= read -r l;eval \"$l\"'"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,17 +165,3 @@ def _quoted(path: Path) -> str:
     # Include takes patterns.
     text = "".join(f"\\{c}" if c in "*?[]\\" else c for c in str(path))
     return f'"{text}"'
-
-
-RAN = b"HERMES-SHELL"
-"""What the shell at the other end says first of all, after whatever its start-up files print."""
-
-
-def line_for(argv: Sequence[str]) -> bytes:
-    """Return the line that makes the shell at the other end become a program, whatever bytes its argv holds.
-
-    A line cannot hold a newline, so each stands as a variable that does.
-    """
-    words = (shlex.quote(word).replace("\n", "'\"$n\"'") for word in argv)
-    text = f'echo HERMES-SHELL;n=$(printf "\\nx");n=${{n%x}};exec {" ".join(words)}\n'
-    return text.encode("utf-8", "surrogateescape")

@@ -1,0 +1,134 @@
+"""What hermes-agent's settings mean here. It keeps them in a file of the same name, and in ``.env``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from hermes.errors import ConfigError
+
+from ._load import FOREIGN, _section
+from ._schema import Config
+
+__all__ = ["Step", "plan"]
+
+PLACES = ("local", "docker", "ssh", "singularity", "modal", "daytona", "vercel")
+
+
+class Step(NamedTuple):
+    """One of their settings: the name and value that it has here, or, without a name, why it has none."""
+
+    theirs: str
+    ours: str = ""
+    value: Any = None
+    why: str = ""
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _place(value: Any) -> Any:
+    return {"vercel_sandbox": "vercel", "apptainer": "singularity"}.get(str(value), value)
+
+
+def _list(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    if value.strip().startswith("["):
+        return json.loads(value)
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, str) and "." in value else int(value)
+
+
+def _truth(value: Any) -> bool:
+    return value if isinstance(value, bool) else str(value).strip().lower() in ("1", "true", "yes", "on")
+
+
+_SAME: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "backend": ("sandbox", _place),
+    "timeout": ("timeout", _number),
+    "lifetime_seconds": ("lifetime.idle_stop", _number),
+    "docker_image": ("docker.image", _as_it_is),
+    "docker_volumes": ("docker.mounts", _list),
+    "docker_extra_args": ("docker.args", _list),
+    "docker_shm_size": ("docker.shm_size", _as_it_is),
+    "singularity_image": ("singularity.image", _as_it_is),
+    "ssh_host": ("ssh.host", _as_it_is),
+    "ssh_user": ("ssh.user", _as_it_is),
+    "ssh_port": ("ssh.port", _number),
+    "ssh_key": ("ssh.key", _as_it_is),
+}
+"""Their keys in ``terminal`` that mean the same under another name."""
+
+_WHEN: dict[str, tuple[bool, str, Any]] = {
+    "docker_network": (False, "network", "off"),
+    "docker_mount_cwd_to_workspace": (True, "workspace", "here"),
+}
+"""Their keys that mean something for one of their values."""
+
+_NONE = {
+    "container_cpu": "a limit holds on every place, and is refused where there is none: see limits.cpus",
+    "container_memory": "a limit holds on every place, and is refused where there is none: see limits.memory",
+    "container_disk": "a limit holds on every place, and is refused where there is none: see limits.disk",
+    "container_persistent": "files of a sandbox with a name survive anyway",
+    "docker_run_as_host_user": "so it is unless docker.user says otherwise",
+    "docker_forward_env": "what a sandbox may know is declared under credentials",
+    "docker_env": "give variables with 'hermes exec --env'",
+    "cwd": "a sandbox belongs to the directory that hermes is called in",
+    "modal_image": "modal is not built into this version yet",
+    "daytona_image": "daytona is not built into this version yet",
+    "persistent_shell": "'hermes exec --session NAME' keeps a shell",
+}
+
+_VARIABLES = {"TERMINAL_ENV": "backend", "TERMINAL_BACKEND": "backend"}
+
+
+def plan(data: Mapping[str, Any], variables: Mapping[str, str]) -> list[Step]:
+    """Return what becomes of each of their settings: those of the file, then variables that it does not say.
+
+    :param variables: of ``.env`` and the environment, of which those that begin with ``TERMINAL_`` count
+    """
+    terminal = data.get("terminal")
+    terminal = dict(terminal) if isinstance(terminal, Mapping) else {}
+    named = {key: f"terminal.{key}" for key in terminal}
+    for name, value in variables.items():
+        key = _VARIABLES.get(name, name.removeprefix("TERMINAL_").lower())
+        # The file wins, as it does with them. TERMINAL_SSH_HOST and its like are read here as they are.
+        theirs = name.startswith("TERMINAL_") and not name.startswith("TERMINAL_SSH_")
+        if theirs and key not in terminal and (key in _SAME or key in _WHEN or key in _NONE):
+            terminal[key], named[key] = value, name
+    steps = [_step(key, value, named[key]) for key, value in terminal.items()]
+    others = [key for key in data if key in FOREIGN and key != "terminal"]
+    return [*steps, *(Step(key, why="has no meaning here") for key in others)]
+
+
+def _step(key: str, value: Any, theirs: str) -> Step:
+    if key in _NONE:
+        return Step(theirs, why=_NONE[key])
+    if key in _WHEN:
+        when, ours, setting = _WHEN[key]
+        return (
+            Step(theirs, ours, setting) if _truth(value) is when else Step(theirs, why="is the default here")
+        )
+    if key not in _SAME:
+        return Step(theirs, why="has no meaning here")
+    ours, convert = _SAME[key]
+    if value in (None, "", []):
+        return Step(theirs, why="is empty")
+    try:
+        setting = convert(value)
+        if ours == "sandbox" and setting not in PLACES:
+            raise ValueError(f"there is no place '{str(setting)[:40]}'")
+        nested = setting
+        for part in reversed(ours.split(".")):
+            nested = {part: nested}
+        _section(nested, Config, (), lambda at: ours)
+    except (ConfigError, ValueError, TypeError) as error:
+        why = error.message if isinstance(error, ConfigError) else str(error)
+        return Step(theirs, why=f"cannot be taken over: {why}")
+    return Step(theirs, ours, setting)

@@ -1,0 +1,233 @@
+"""`hermes config` where it writes: checks, warnings, secrets, the editor, and what is put back."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli._tool import HERMES, Cli
+from cli.test_shell import Terminal
+
+
+def said(done: subprocess.CompletedProcess[bytes]) -> str:
+    return done.stderr.decode()
+
+
+def test_a_place_that_cannot_be_used_is_taken_with_a_warning(cli: Cli) -> None:
+    done = cli("config", "set", "sandbox", "ssh")
+    assert done.returncode == 0
+    assert "warning: ssh cannot be used now: the ssh backend needs TERMINAL_SSH_HOST" in said(done)
+    done = cli("config", "set", "sandbox", "modal")
+    assert done.returncode == 0
+    assert "warning: modal cannot be used now: modal is not built into this version yet" in said(done)
+    assert cli.out("config", "get", "sandbox") == "modal\n"
+    done = cli("exec", "true")
+    assert done.returncode == 125
+    assert "not built into this version yet; nothing was started" in said(done)
+
+
+def test_a_place_that_does_not_exist_is_refused_with_the_nearest(cli: Cli) -> None:
+    done = cli("config", "set", "sandbox", "modla")
+    assert done.returncode == 125
+    assert "there is no backend 'modla'; nothing was changed" in said(done)
+    assert "Did you mean 'modal'?" in said(done)
+    assert not (cli.home / "config.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        ("docker_image", "docker.image"),
+        ("docker.mount", "docker.mounts"),
+        ("Docker.Image", "docker.image"),
+        ("ssh.hosts.build.prot", "ssh.hosts.build.port"),
+        ("spill_quota", "output.spill_quota"),
+    ],
+)
+def test_a_key_that_does_not_exist_is_refused_with_the_nearest(cli: Cli, key: str, near: str) -> None:
+    done = cli("config", "set", key, "1")
+    assert done.returncode == 125
+    assert f"Did you mean '{near}'?" in said(done)
+
+
+def test_lists_maps_and_texts_that_look_like_numbers(cli: Cli) -> None:
+    for key, value in (
+        ("docker.mounts", "['/data:/data:ro', b:c]"),
+        ("docker.image", "1.20"),
+        ("ssh.hosts.build", "{host: b.example, user: me}"),
+        ("ssh.hosts.build.port", "2222"),
+        ("approvals.rules", "- id: mine\n  action: block\n"),
+    ):
+        assert cli("config", "set", key, "--", value).returncode == 0
+    assert cli.json("config", "get", "docker.mounts", "--json") == ["/data:/data:ro", "b:c"]
+    assert cli.json("config", "get", "docker.image", "--json") == "1.20"
+    assert cli.out("config", "get", "ssh.hosts.build.port", "--explain").endswith("config.yaml:8)\n")
+    assert cli.json("config", "get", "approvals.rules", "--json") == [{"id": "mine", "action": "block"}]
+    done = cli("config", "set", "--stdin", "docker.args", input=b"[--init]\n")
+    assert done.returncode == 0
+    assert cli.json("config", "get", "docker.args", "--json") == ["--init"]
+    assert "is no list" in said(cli("config", "set", "docker.args", "[a"))
+
+
+def test_show_says_what_is_in_force_and_from_where(cli: Cli) -> None:
+    cli.home.mkdir()
+    (cli.home / "config.yaml").write_text("timeout: 5\ndocker:\n  args: ['-e', 'API_KEY=hush-hush']\n")
+    (cli.home / ".env").write_text("A_TOKEN=hush-hush\n")
+    env = {**os.environ, "HERMES_WORKSPACE": "private"}
+    lines = cli.out("config", "show", env=env).splitlines()
+    assert lines[0].split() == ["KEY", "VALUE", "FROM"]
+    rows = {line.split()[0]: line for line in lines[1:] if line}
+    assert rows["timeout"].endswith("config.yaml:1")
+    assert rows["workspace"].endswith("environment variable HERMES_WORKSPACE")
+    assert "auto is settled at the first use" in rows["sandbox"]
+    assert "lifetime.ttl" not in rows
+    assert "A_TOKEN" in lines[-1]
+    shown = "\n".join(lines) + cli.out("config", "show", "--all", "--json") + cli.out("config", "get")
+    assert "lifetime.ttl" in shown
+    assert "hush-hush" not in shown
+
+
+def test_a_secret_goes_to_env_and_is_never_shown(cli: Cli) -> None:
+    done = cli("config", "set", "OPENAI_API_KEY", "hush-hush")
+    assert done.returncode == 125
+    assert "the command line is no place for one" in said(done)
+    assert "hush-hush" not in said(done)
+    assert not (cli.home / ".env").exists()
+    done = cli("config", "set", "OPENAI_API_KEY", input=b"hush-hush\n")
+    assert done.returncode == 0
+    path = cli.home / ".env"
+    assert path.read_text() == "OPENAI_API_KEY=hush-hush\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not (cli.home / "config.yaml").exists()
+    shown = said(done) + cli.out("config", "get", "OPENAI_API_KEY", "--explain") + cli.out("config", "show")
+    assert f"set   ({path})" in shown
+    assert "hush" not in shown
+    assert "hermes config set OPENAI_API_KEY" in said(cli("config", "set", "openai.api_key", "x"))
+    assert cli("config", "unset", "OPENAI_API_KEY").returncode == 0
+    assert cli.out("config", "get", "OPENAI_API_KEY") == "not set\n"
+
+
+def test_a_secret_is_asked_for_without_an_echo(cli: Cli) -> None:
+    screen = Terminal([*HERMES, "config", "set", "daytona.api_key"], cli)
+    try:
+        screen.expect("DAYTONA_API_KEY: ")
+        screen.type("hush-hush\n")
+        assert "hush" not in screen.expect("DAYTONA_API_KEY is set")
+    finally:
+        screen.close()
+    assert (cli.home / ".env").read_text() == "DAYTONA_API_KEY=hush-hush\n"
+
+
+def test_unset(cli: Cli) -> None:
+    cli.home.mkdir()
+    path = cli.home / "config.yaml"
+    path.write_text("# first\ntimeout: 5\n# about it\ndocker:\n  image: x\n")
+    assert "removed" in said(cli("config", "unset", "docker.image"))
+    assert path.read_text() == "# first\ntimeout: 5\n# about it\n"
+    assert "is not in" in said(cli("config", "unset", "docker.image"))
+    assert "Did you mean 'docker.image'?" in said(cli("config", "unset", "docker.imag"))
+
+
+def editor(cli: Cli, script: str) -> dict[str, str]:
+    path = cli.cwd / "editor"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return {**os.environ, "EDITOR": str(path), "VISUAL": ""}
+
+
+def test_edit_takes_only_what_is_right(cli: Cli) -> None:
+    cli.home.mkdir()
+    path = cli.home / "config.yaml"
+    path.write_text("timeout: 5\n")
+    assert "is changed" in said(cli("config", "edit", env=editor(cli, 'echo "sandbox: local" >>"$1"')))
+    assert path.read_text() == "timeout: 5\nsandbox: local\n"
+    done = cli("config", "edit", env=editor(cli, 'printf "sandbx: x\\ntimeout: soon\\n" >"$1"'))
+    assert done.returncode == 125
+    assert "line 1: unknown key 'sandbx'" in said(done)
+    assert "line 2: timeout: 'soon' is not a duration" in said(done)
+    assert path.read_text() == "timeout: 5\nsandbox: local\n"
+    kept = said(done).rpartition("is kept in ")[2].strip().rstrip(".")
+    assert Path(kept).read_text().startswith("sandbx")
+    assert "exit code 3" in said(cli("config", "edit", env=editor(cli, "exit 3")))
+    done = cli(
+        "config", "edit", env=editor(cli, f'echo "persistent: true" >>"$1"; echo "keep: true" >>{path}')
+    )
+    assert "was changed by somebody else" in said(done)
+    assert path.read_text() == "timeout: 5\nsandbox: local\nkeep: true\n"
+    assert "persistent" in Path(said(done).rpartition("is kept in ")[2].strip().rstrip(".")).read_text()
+
+
+def test_edit_mends_what_cannot_be_read(cli: Cli) -> None:
+    cli.home.mkdir()
+    path = cli.home / "config.yaml"
+    for broken in (b"timeout: [\n", b"timeout: \xe9\n", b"timeout: 1\0\n"):
+        path.write_bytes(broken)
+        done = cli("config", "edit", env=editor(cli, 'echo "timeout: 5" >"$1"'))
+        assert done.returncode == 0, done
+        assert path.read_text() == "timeout: 5\n"
+
+
+def test_check_tells_everything_and_restore_puts_back(cli: Cli) -> None:
+    assert "does not exist" in cli.out("config", "check")
+    cli("config", "set", "timeout", "5")
+    path = cli.home / "config.yaml"
+    assert cli.out("config", "check") == f"{path} is right.\n"
+    wrong = "sandbx: x\ntimeout: soon\noutput: {limit: big, spil_quota: 3}\nterminal: {backend: docker}\n"
+    path.write_text(wrong)
+    done = cli("config", "check")
+    assert done.returncode == 125
+    text = done.stdout.decode()
+    for what in (":1: unknown key 'sandbx'", ":2: timeout", "output.limit: 'big'", "'output.spil_quota'"):
+        assert what in text
+    assert len(cli.json("config", "check", "--json")["errors"]) == 4
+    path.write_text("timeout: 5\n  x: [\n")
+    done = cli("exec", "true")
+    assert f"{path}:2: not valid YAML" in said(done)
+    assert "(column 4)" in said(done)
+    assert "'hermes config restore'" in said(done)
+    done = cli("config", "restore")
+    assert done.returncode == 0
+    assert path.read_text() == "timeout: 5\n"
+    (broken,) = cli.home.glob("config.yaml.broken-*")
+    assert broken.read_text() == "timeout: 5\n  x: [\n"
+    path.write_text("sandbox: dockerr\n")
+    assert "config.yaml:1: sandbox: there is no backend 'dockerr'" in cli("config", "check").stdout.decode()
+
+
+def test_many_writers_lose_nothing(cli: Cli) -> None:
+    keys = ["timeout", "output.limit", "output.spill_quota", "lifetime.ttl", "docker.image", "keep"]
+    started = [cli.start("config", "set", key, "true" if key == "keep" else "5") for key in keys]
+    assert [process.wait(30) for process in started] == [0] * len(keys)
+    found = cli.json("config", "show", "--json")["settings"]
+    assert {row["key"] for row in found} == {*keys, "sandbox", "approvals.mode"}
+    assert list((cli.home / "state").glob("config.lock")) == []
+    code = (
+        "import sys; from hermes.config import _file\n"
+        "for n in range(40): _file.change([(['timeout'], n + 1), (['output', sys.argv[1]], n)])\n"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", code, key]) for key in ("limit", "spill_quota")]
+    assert [process.wait(40) for process in both] == [0, 0]
+    assert cli.json("config", "get", "output", "--json") == {"output.limit": 39, "output.spill_quota": 39}
+
+
+def test_the_schema_and_the_files(cli: Cli) -> None:
+    found = cli.json("config", "path", "--json")
+    assert found["config"] == str(cli.home / "config.yaml")
+    assert cli.out("config", "schema") == Path(found["schema"]).read_text()
+
+
+def test_what_wins_over_it_is_said(cli: Cli) -> None:
+    env = {**os.environ, "HERMES_SANDBOX": "local"}
+    done = cli("config", "set", "sandbox", "docker", env=env)
+    assert "warning: environment variable HERMES_SANDBOX wins over it." in said(done)
+    assert "wins" not in said(cli("config", "set", "sandbox", "local"))
+    env = {**os.environ, "HERMES_TIMEOUT": "soon"}
+    done = cli("config", "set", "keep", "true", env=env)
+    assert done.returncode == 0
+    assert "warning: environment variable HERMES_TIMEOUT: timeout: 'soon' is not a duration" in said(done)
+    assert (cli.home / "config.yaml").read_text() == "sandbox: local\nkeep: true\n"
