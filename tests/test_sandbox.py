@@ -225,14 +225,16 @@ async def test_the_answer_decides() -> None:
 
 
 async def test_the_environment_is_the_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEEN", "first")
+    monkeypatch.setenv("LC_SEEN", "first")
+    monkeypatch.setenv("UNSEEN", "x")
     monkeypatch.setenv("HERMES_SUDO_PASSWORD", "secret")
     async with hermes.Sandbox("local", approval="off", name="env", env={"EXTRA": "1"}) as box:
-        assert (await box.exec("echo $SEEN $EXTRA [$HERMES_SUDO_PASSWORD]")).text == "first 1 []\n"
-        monkeypatch.setenv("SEEN", "second")
+        result = await box.exec("echo $LC_SEEN $EXTRA [$UNSEEN$HERMES_SUDO_PASSWORD]")
+        assert result.text == "first 1 []\n"
+        monkeypatch.setenv("LC_SEEN", "second")
     async with hermes.Sandbox("local", approval="off", name="env") as box:
-        assert (await box.exec("echo $SEEN [$EXTRA]")).text == "second []\n"
-        assert (await box.run("echo $SEEN")).text == "second\n"
+        assert (await box.exec("echo $LC_SEEN [$EXTRA]")).text == "second []\n"
+        assert (await box.run("echo $LC_SEEN")).text == "second\n"
         await box.destroy()
 
 

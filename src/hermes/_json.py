@@ -33,6 +33,8 @@ def result_object(
     }
     if result.out_of_memory:
         found["out_of_memory"] = True
+    if result.redacted:
+        found["redacted"] = result.redacted
     for key in ("stdout", "stderr"):
         data: bytes = getattr(result, key)
         try:

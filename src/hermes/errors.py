@@ -17,7 +17,8 @@
 A command that ends with a non-zero exit code and a command that hits its timeout are results, not errors.
 
 ``code`` is a stable string for programs; ``message`` and ``hint`` are sentences for people and may change.
-More precise codes than a class's own: ``backend_unknown`` and ``extra_missing`` (ConfigError);
+More precise codes than a class's own: ``backend_unknown``, ``extra_missing`` and
+``credentials_missing`` (ConfigError);
 ``backend_unavailable`` and ``unsafe_socket`` (BackendError); ``cwd_unusable``, ``command_invalid``,
 ``env_invalid`` and ``stdin_failed`` (CommandError); ``not_found``, ``exists``, ``not_a_directory``,
 ``is_a_directory``, ``permission``, ``no_space``, ``too_large``, ``unsafe_path`` and ``io`` (FileError);

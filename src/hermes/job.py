@@ -12,6 +12,7 @@ from .session import Result, collect, text_bytes
 
 if TYPE_CHECKING:
     from .channel.channel import Stream
+    from .credentials.scrub import Scrub
     from .sandbox import Sandbox
 
 __all__ = ["Job", "JobInfo"]
@@ -89,6 +90,7 @@ class Job:
         from .channel.channel import checked
 
         parts: list[bytes] = []
+        begun, ended = offset > 0, n is None
         while n is None or n > 0:
             args = {"task": self._task, "offset": offset, "size": PAGE if n is None else min(n, PAGE)}
             reply = await self._sandbox._channel.call("output", args)
@@ -97,15 +99,24 @@ class Job:
             parts.append(reply.raw)
             offset = checked(reply.body.get("next"), int)
             n = None if n is None else n - len(reply.raw)
-        return b"".join(parts)
+        data, scrub = b"".join(parts), _scrub(self._sandbox)
+        if scrub:
+            data = scrub.whole(data, cut=not ended)[0]
+            data = scrub.rest(data)[0] if begun else data
+        return data
 
     async def follow(self, offset: int = 0) -> AsyncGenerator[bytes, None]:
         """Yield the output from *offset* as it comes, until the job has ended."""
         stream = self._attach(live=True, offset=offset)
+        scrub = _scrub(self._sandbox)
+        scrubbing = scrub.stream() if scrub else None
         try:
             async for _, data in stream:
-                yield data
+                if passed := scrubbing.feed(data) if scrubbing else data:
+                    yield passed
             await stream.reply()
+            if scrubbing and (passed := scrubbing.end()):
+                yield passed
         finally:
             stream.cancel()
 
@@ -134,7 +145,8 @@ class Job:
         stream = self._attach(live=False)
         try:
             async with asyncio.timeout(timeout):
-                return await collect(self._sandbox._channel, stream, self._sandbox._config.output.limit)
+                box = self._sandbox
+                return await collect(box._channel, stream, box._config.output.limit, _scrub(box))
         finally:
             stream.cancel()
 
@@ -159,3 +171,7 @@ class Job:
     def _attach(self, *, live: bool, offset: int = 0, input: bool = False) -> Stream:
         args = {"task": self._task, "live": live, "input": input, "offsets": {"1": offset}}
         return self._sandbox._channel.open("attach", args)
+
+
+def _scrub(box: Sandbox) -> Scrub | None:
+    return None if box._supply is None else box._supply.scrub

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .approval.typed import Typed
     from .backends.base import Backend
     from .channel.channel import Channel
+    from .credentials.supply import Declared, Supply
     from .files import Files
     from .job import Job, JobInfo
     from .pty import Pty
@@ -118,6 +119,8 @@ class Sandbox:
         self._here = ""
         self._gate: Gate | None = None
         self._password: str | None = None
+        self._declared: Declared
+        self._supply: Supply | None = None
         self._idle: asyncio.Task[None] | None = None
         self._asleep = False  # suspended here since nobody used it; the next use wakes it
         self._slept: Any = None  # the guest that ran then
@@ -159,13 +162,21 @@ class Sandbox:
                 if origin == "new":
                     await settled(asyncio.to_thread(store.remove, record))
                 raise
-            await self._copy_in()
+            if place.capabilities.copies:
+                from ._copying import copy_in
+
+                await copy_in(self)
         return self
 
     def _settle(self) -> None:
         """Fill in from the configuration what was not given."""
+        from .credentials import supply
+
         self._settled = config = self._settled or load()
         self._password = sudo_password()
+        self._declared = supply.check(config.credentials)
+        for line in supply.mend():
+            warnings.warn(line, stacklevel=2)
         self._here = os.getcwd()
         self._store = Store()
         self.backend, _, host = backends.canonical(self.backend or config.sandbox or "auto").partition(":")
@@ -201,6 +212,7 @@ class Sandbox:
 
     async def _attach(self, *, start: bool) -> None:
         from .channel.channel import Channel
+        from .credentials import supply
 
         place = self._place
         assert place is not None and self._record is not None
@@ -227,6 +239,7 @@ class Sandbox:
             await channel.close()
             raise
         self._open_channel = channel
+        self._supply = await supply.begun(self._declared, self._config.credentials, place, channel)
         self.cwd = self.cwd or str(channel.guest.get("cwd", ""))
         home = _text(channel.guest.get("home"))
         self._gate = await asyncio.to_thread(self._new_gate, place, home)
@@ -252,28 +265,6 @@ class Sandbox:
             from ._idle import awake
 
             await awake(self)
-
-    async def _copy_in(self) -> None:
-        """Copy the workspace in where it is a copy that is not there yet, or not whole.
-
-        One that was cut is gone on with when the sandbox is opened again.
-        """
-        place, record = self._place, self._record
-        assert place is not None and record is not None
-        self._root = record.settings.get("workspace") if place.capabilities.copies else None
-        if self._root in (None, "private"):
-            self._root = None
-            return
-        try:
-            workspace = self.workspace
-            if record.copied and not (self._origin == "anew" and await workspace.is_empty()):
-                return
-            await workspace.copy_in(self._on_progress)
-            record.copied = True
-            await asyncio.to_thread(self._store.put, record)
-        except BaseException:
-            await asyncio.shield(self.close() if self.named else self.destroy())
-            raise
 
     def _new_gate(self, place: Backend, home: str | None = None) -> Gate | None:
         settings = self._config.approvals
@@ -315,6 +306,7 @@ class Sandbox:
             self._gate.forget_all()
             if self._gate.password is not None:
                 self._gate.password.close()
+        self._supply = None
         self._sessions.clear()  # the next guest may be another one, which knows none of them
         if channel is not None:
             await channel.close()
@@ -421,6 +413,7 @@ class Sandbox:
             if ticket is not None:
                 sent |= ticket.args
             try:
+                sent |= await self._given(raw, args)
                 result = await run_command(
                     self._channel,
                     sent,
@@ -430,10 +423,11 @@ class Sandbox:
                     on_output=options.get("on_output"),
                     on_stderr=options.get("on_stderr"),
                     on_sent=ticket.sent if ticket is not None else None,
+                    scrub=self._supply.scrub if self._supply is not None else None,
                 )
                 return result
             except HermesError as error:
-                self._moved(error, session, tries)
+                await self._again(error, session, tries)
                 if ticket is not None:
                     ticket.void()
             finally:
@@ -470,8 +464,14 @@ class Sandbox:
         finally:
             self._asked -= 1
 
-    def _moved(self, error: HermesError, session: str | None, tries: int) -> None:
+    async def _given(self, raw: bytes, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a command is told of credentials, which are as fresh inside as here then."""
+        return {} if self._supply is None else await self._supply.for_command(raw, args.get("env"))
+
+    async def _again(self, error: HermesError, session: str | None, tries: int) -> None:
         """Return when a command was not run because another client came first, so that it is judged again."""
+        if self._supply is not None and await self._supply.mended(error, tries):
+            return
         if error.code != "session_moved" or self._gate is None or session is None:
             raise error
         self._gate.moved(session, tries, error)
@@ -586,9 +586,10 @@ class Sandbox:
             if ticket is not None:
                 sent |= ticket.args
             try:
+                sent |= await self._given(raw, args)
                 reply = await self._channel.call("start", sent, raw)
             except HermesError as error:
-                self._moved(error, DEFAULT_SESSION, tries)
+                await self._again(error, DEFAULT_SESSION, tries)
             else:
                 text = raw.decode("utf-8", "surrogateescape")
                 ident = checked(reply.body.get("id"), int)
@@ -619,10 +620,13 @@ class Sandbox:
         raw = b"" if command is None else command_bytes(command)
         await self._leave("pty", raw, session=None, options={"cwd": cwd, "env": env})
         args = self._args(None, env, cwd, True, None)
+        args |= {"size": [rows, cols], "term": term}
         args.pop("timeout", None)
-        reply = await self._channel.call(
-            "start", {**self._base, **args, "size": [rows, cols], "term": term}, raw
-        )
+        try:
+            reply = await self._channel.call("start", self._base | args | await self._given(raw, args), raw)
+        except HermesError as error:
+            await self._again(error, None, 1)
+            reply = await self._channel.call("start", self._base | args | await self._given(raw, args), raw)
         text = raw.decode("utf-8", "surrogateescape")
         return Pty(
             Job(self, checked(reply.body.get("id"), int), text, tty=True, cwd=_text(reply.body.get("cwd")))
@@ -725,6 +729,8 @@ class Sandbox:
         :raises UnsupportedError: this place cannot
         """
         place = self._the_place()
+        if self._supply is not None:
+            await self._supply.withdraw()
         await place.suspend()
         await self.close()
 
@@ -742,6 +748,8 @@ class Sandbox:
 
         :raises UnsupportedError: this place cannot
         """
+        if self._supply is not None:
+            await self._supply.withdraw()  # the next command has it put back
         return await self._the_place().snapshot()
 
     def describe(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from .errors import CommandError, HermesError, ProtocolError
 
 if TYPE_CHECKING:
     from .channel.channel import Channel, Stream
+    from .credentials.scrub import Scrub
     from .sandbox import Sandbox
 
 __all__ = ["OnOutput", "Result", "RunOptions", "SessionInfo", "Shell", "Spill", "Stdin"]
@@ -79,7 +80,8 @@ class Result:
     that was ended by its time limit (exit code 124, with the output until then). ``duration`` is in seconds.
     ``stdout`` and ``stderr`` are exact bytes; when ``truncated``, the middle is replaced by a line that says
     how much is missing, and ``spill`` has the whole. ``cwd`` is the session's directory afterwards.
-    ``out_of_memory``: it failed, and meanwhile the system killed something for want of memory.
+    ``out_of_memory``: it failed, and meanwhile the system killed something for want of memory. ``redacted``:
+    so many secrets were taken out of both streams.
     """
 
     status: Literal["ok", "timed_out"]
@@ -92,6 +94,7 @@ class Result:
     cwd: str
     spill: Spill | None = None
     out_of_memory: bool = False
+    redacted: int = 0
 
     @property
     def text(self) -> str:
@@ -206,10 +209,12 @@ async def run_command(
     on_output: OnOutput | None,
     on_stderr: OnOutput | None,
     on_sent: Callable[[], None] | None = None,
+    scrub: Scrub | None = None,
 ) -> Result:
     """Send a prepared ``run`` and gather its result. Cancelling it ends the command.
 
     :param on_sent: called when the command is on its way
+    :param scrub: takes secrets out of what is handed over
     """
     feed: AsyncIterable[bytes] | None = None
     if isinstance(stdin, str):
@@ -229,16 +234,12 @@ async def run_command(
     if on_sent is not None:
         on_sent()
     if feed is None and not args.get("live"):
-        return await _collect(channel, stream, limit)
-    return await _follow(channel, stream, limit, feed, on_output, on_stderr)
+        return await collect(channel, stream, limit, scrub)
+    return await _follow(channel, stream, limit, feed, on_output, on_stderr, scrub)
 
 
-async def collect(channel: Channel, stream: Stream, limit: int) -> Result:
+async def collect(channel: Channel, stream: Stream, limit: int, scrub: Scrub | None = None) -> Result:
     """Gather the head and tail that a stream brings, and the result."""
-    return await _collect(channel, stream, limit)
-
-
-async def _collect(channel: Channel, stream: Stream, limit: int) -> Result:
     parts: dict[int, list[bytes]] = {OUT: [], ERR: []}
     room = 2 * limit
 
@@ -264,7 +265,7 @@ async def _collect(channel: Channel, stream: Stream, limit: int) -> Result:
         if type(head) is not int:
             raise ProtocolError("the guest sent a result without sense: what was cut is not said")
         cut[chan] = (data[:head], data[head:])
-    return build_result(channel, body, cut)
+    return build_result(channel, body, cut, scrub)
 
 
 async def _follow(
@@ -274,23 +275,31 @@ async def _follow(
     feed: AsyncIterable[bytes] | None,
     on_output: OnOutput | None,
     on_stderr: OnOutput | None,
+    scrub: Scrub | None,
 ) -> Result:
     clips = {OUT: Clip(limit), ERR: Clip(limit)}
     callbacks = {OUT: on_output, ERR: on_stderr or on_output}
+    scrubbing = {chan: scrub.stream() for chan in callbacks} if scrub else {}
+
+    async def pass_on(chan: int, data: bytes) -> None:
+        callback = callbacks[chan]
+        if callback is not None and data:
+            waiting = callback(data)
+            if inspect.isawaitable(waiting):
+                await waiting
+
     pump = asyncio.create_task(_pump(stream, feed)) if feed is not None else None
     try:
         async for chan, data in stream:
             if chan not in clips:
                 raise ProtocolError(f"the guest sent output on channel {chan}", operation="run")
             clips[chan].add(data)
-            callback = callbacks[chan]
-            if callback is not None:
-                waiting = callback(data)
-                if inspect.isawaitable(waiting):
-                    await waiting
+            await pass_on(chan, scrubbing[chan].feed(data) if scrubbing else data)
             if pump is not None and pump.done() and (error := pump.exception()):
                 raise error
         body = (await stream.reply()).body
+        for chan, one in scrubbing.items():
+            await pass_on(chan, one.end())
     except BaseException as error:
         stream.cancel()
         if pump is not None and pump.done() and not pump.cancelled() and pump.exception():
@@ -299,7 +308,7 @@ async def _follow(
     finally:
         if pump is not None:
             pump.cancel()
-    return build_result(channel, body, {chan: clip.parts() for chan, clip in clips.items()})
+    return build_result(channel, body, {chan: clip.parts() for chan, clip in clips.items()}, scrub)
 
 
 async def _pump(stream: Stream, feed: AsyncIterable[bytes]) -> None:
@@ -322,37 +331,53 @@ async def _whole(data: bytes) -> AsyncIterable[bytes]:
     yield data
 
 
-def build_result(channel: Channel, body: Mapping[str, Any], cut: Mapping[int, tuple[bytes, bytes]]) -> Result:
+def build_result(
+    channel: Channel,
+    body: Mapping[str, Any],
+    cut: Mapping[int, tuple[bytes, bytes]],
+    scrub: Scrub | None = None,
+) -> Result:
     """Return the result from what the guest says and the outputs as head and tail."""
     try:
         sizes = {int(chan): int(size) for chan, size in body.get("sizes", {}).items()}
         spill = _spill(channel, body.get("spill")) if body.get("truncated") else None
+        (stdout, first), (stderr, second) = (
+            _joined(cut[chan], sizes.get(chan, 0), spill, chan, scrub) for chan in (OUT, ERR)
+        )
         timed_out = body["state"] in ("timed_out", "expired")
         return Result(
             status="timed_out" if timed_out else "ok",
             exit_code=int(body["exit_code"]),
-            stdout=_joined(cut[OUT], sizes.get(OUT, 0), spill, OUT),
-            stderr=_joined(cut[ERR], sizes.get(ERR, 0), spill, ERR),
+            stdout=stdout,
+            stderr=stderr,
             duration=float(body["duration"]),
             timed_out=timed_out,
             truncated=bool(body.get("truncated")),
             cwd=str(body["cwd"]),
             spill=spill,
             out_of_memory=body.get("out_of_memory") is True,
+            redacted=first + second,
         )
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise ProtocolError(f"the guest sent a result without sense: {error!r}", operation="run") from error
 
 
-def _joined(cut: tuple[bytes, bytes], size: int, spill: Spill | None, chan: int) -> bytes:
+def _joined(
+    cut: tuple[bytes, bytes], size: int, spill: Spill | None, chan: int, scrub: Scrub | None
+) -> tuple[bytes, int]:
+    """Return an output as one, and how many secrets were taken out of it."""
     head, tail = cut
     missing = size - len(head) - len(tail)
+    count = 0
     if missing <= 0 or spill is None:
-        return head + tail
+        return scrub.whole(head + tail) if scrub else (head + tail, 0)
+    if scrub:
+        (head, first), (tail, second) = scrub.whole(head, cut=True), scrub.rest(tail)
+        count = first + second
     own = spill.stderr if chan == ERR and spill.stderr is not None else spill
     where = "whole output" if own.complete else "what was kept of it"
     note = f"\n[... {missing} bytes omitted of {size}; {where}: {own.path} ...]\n"
-    return head + note.encode("utf-8", "surrogateescape") + tail
+    return head + note.encode("utf-8", "surrogateescape") + tail, count
 
 
 def _spill(channel: Channel, facts: Any) -> Spill | None:

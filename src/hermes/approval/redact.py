@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from hermes.credentials.shapes import known
+
 __all__ = ["MARK", "found_in", "redact"]
 
 MARK = "[secret]"
@@ -32,19 +34,11 @@ _PATTERNS = [
         rf"(\b(?:echo|printf)\s+(?:-\w+\s+)?){_VALUE}(?=[^|\n]{{0,40}}\|\s*(?:sudo|su|doas|docker\s+login|kinit|passwd|chpasswd)\b)"
     ),
 ]
-_KNOWN = re.compile(
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
-    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"
-    r"|\bsk-[A-Za-z0-9_-]{16,}|\bxox[abprs]-[\w-]{10,}|\bhf_[A-Za-z0-9]{20,}|\bnpm_[A-Za-z0-9]{20,}|\bpypi-[\w-]{20,}"
-    r"|\bAIza[\w-]{30,}|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
-    r"|-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|$)",
-    re.S,
-)
 
 
 def found_in(text: str) -> frozenset[str]:
     """Return what looks like a secret in a text, so that it can be taken out elsewhere too."""
-    found = set(_KNOWN.findall(text))
+    found = set(known().findall(text))
     for pattern in _PATTERNS:
         for match in pattern.finditer(text):
             found.add(match[0][len(match[1]) :].strip("\"'"))
@@ -58,7 +52,7 @@ def redact(text: str, values: tuple[str, ...] = ()) -> str:
     """
     for value in values:
         text = text.replace(value, MARK)
-    text = _KNOWN.sub(MARK, text)
+    text = known().sub(MARK, text)
     for pattern in _PATTERNS:
         text = pattern.sub(lambda found: found[1] + MARK, text)
     return text

@@ -48,6 +48,7 @@ __all__ = [
     "Isolation",
     "Network",
     "PlaceState",
+    "Shown",
     "Spec",
 ]
 
@@ -142,6 +143,13 @@ class Spec(msgspec.Struct, frozen=True, kw_only=True):
     keep: bool = False
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
+
+
+class Shown(NamedTuple):
+    """A directory of this machine (``here``) that a place shows to commands, read-only, as ``inside``."""
+
+    here: str
+    inside: str
 
 
 class GuestDirs(NamedTuple):
@@ -430,6 +438,14 @@ class Backend(ABC):
     @abstractmethod
     def guest_dirs(self) -> GuestDirs:
         """Where the guest keeps its socket and its spill files. The same for every client of this place."""
+
+    def credentials_shown(self) -> Shown | None:
+        """The directory that has the files which commands may know. None: they are sent through the channel.
+
+        It is private, in memory where it can be, and belongs to the user inside. ``create`` and ``resume``
+        make it, empty, and mount it as a directory; ``destroy`` removes it. Its files are written from above.
+        """
+        return None
 
     def workspace(self) -> str:
         """The directory inside in which sessions begin; empty for wherever the guest itself begins."""

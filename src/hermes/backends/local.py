@@ -25,6 +25,8 @@ from .channels import ProcessChannel, SocketChannel
 
 # The password for sudo is hermes's business, never a command's; the size is that of the client's terminal.
 WITHHELD = frozenset({"HERMES_SUDO_PASSWORD", "LINES", "COLUMNS"})
+# What a program needs to run at all, and names no secret. Everything else has to be declared.
+INHERITED = frozenset(["HOME", "USER", "LOGNAME", "SHELL", "PATH", "LANG", "TERM", "TZ", "TMPDIR"])
 DESTROY_SECONDS = 5.0
 
 
@@ -141,7 +143,12 @@ class LocalBackend(Backend):
         return ("bash", "-c", command)
 
     def session_env(self) -> Mapping[str, str]:
-        return {key: value for key, value in os.environ.items() if key not in WITHHELD}
+        everything = self.config.credentials.inherit
+        return {
+            key: value
+            for key, value in os.environ.items()
+            if key not in WITHHELD and (everything or key in INHERITED or key.startswith("LC_"))
+        }
 
     async def destroy(self, *, keep_files: bool = False) -> None:
         await asyncio.to_thread(self._destroy, keep_files)

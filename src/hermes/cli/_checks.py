@@ -51,6 +51,7 @@ def checks() -> list[Check]:
         _configuration,
         _permissions,
         _user,
+        _undeclared,
         _kernel,
         _namespaces,
         _clock,
@@ -64,6 +65,18 @@ def checks() -> list[Check]:
             message = error.message if isinstance(error, HermesError) else str(error)
             found.append(Check(name=look.__name__.strip("_"), level="warning", message=message))
     return found
+
+
+def _undeclared() -> Iterator[Check]:
+    from hermes.config import load
+    from hermes.credentials._declared import undeclared
+
+    for name in undeclared(load().credentials):
+        yield Check(
+            name="credentials",
+            level="note",
+            message=f"{name} in hermes's home looks like a credential, and is not declared",
+        )
 
 
 def _configuration() -> Iterator[Check]:

@@ -6,6 +6,7 @@ import importlib
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,7 @@ COMMANDS = {
     "backends": "backends",
     "doctor": "doctor",
     "approvals": "approvals",
+    "credentials": "credentials",
     "config": "config",
     "bench": "bench",
 }
@@ -88,6 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     if argv is None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        warnings.showwarning = _warned
     settings = Globals(closed_stdin=_occupy())
     code = FAILED
     try:
@@ -117,6 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         os._exit(code)
     return code
+
+
+def _warned(message: Warning | str, *where: Any, **more: Any) -> None:
+    say(f"{message}.")
 
 
 def _occupy() -> bool:

@@ -139,6 +139,9 @@ async def _exec(
             say(f"the command was ended after {result.duration:.3g} s, its time limit.")
         elif result.spill is not None and not result.spill.complete:
             say(f"all of the output was printed; its file in the sandbox is not whole: {result.spill.note}")
+        if result.redacted and not (as_json or quiet):
+            what = "a secret was" if result.redacted == 1 else f"{result.redacted} secrets were"
+            say(f"{what} taken out of the output; --set credentials.redact=off shows all of it.")
         return code
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hermes.sandbox import Sandbox
     from hermes.workspace import Change, Outcome
 
-app = options.new_group("Compare and take over the files of a workspace that is a copy.")
+app = options.new_group("Compare and take over files of a copied workspace.")
 
 SHOWN = 40  # lines of each part before somebody is asked; 'status' and --dry-run show all
 

@@ -1,21 +1,22 @@
-"""The password for sudo, from the environment or from ``.env`` in home. Nothing else is read there."""
+"""Values of the environment, or of ``.env`` in home: the password for sudo, and what is declared."""
 
 from __future__ import annotations
 
 import os
 import re
 import stat
+from collections.abc import Collection, Iterable
 
 from hermes.errors import ConfigError
 
 from ._units import home
 
-__all__ = ["PASSWORD", "environment", "sudo_password"]
+__all__ = ["PASSWORD", "Secret", "dotenv", "environment", "sudo_password", "withhold"]
 
 PASSWORD = "HERMES_SUDO_PASSWORD"
 MAX_PASSWORD = 1023  # bytes; sudo takes no longer one
 
-_LINE = re.compile(rf"\s*(?:export\s+)?{PASSWORD}\s*=\s*(.*?)\s*")
+_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
 _SINGLE = re.compile(r"'((?:[^'\\]|\\.)*)'\s*(?:#.*)?")
 _DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
 
@@ -29,9 +30,17 @@ class Secret(str):
         return "Secret()"
 
 
+_withheld = {PASSWORD}
+
+
+def withhold(names: Iterable[str]) -> None:
+    """Keep variables from programs that hermes starts: they are for commands in sandboxes."""
+    _withheld.update(names)
+
+
 def environment() -> dict[str, str]:
-    """Return the environment for programs that hermes starts: ours without the password."""
-    return {key: value for key, value in os.environ.items() if key != PASSWORD}
+    """Return the environment for programs that hermes starts: ours without what is withheld."""
+    return {key: value for key, value in os.environ.items() if key not in _withheld}
 
 
 def sudo_password() -> Secret | None:
@@ -42,7 +51,7 @@ def sudo_password() -> Secret | None:
     value, where = os.environ.get(PASSWORD), "the environment"
     if not value:
         path = home() / ".env"
-        value, where = _in_file(str(path)), str(path)
+        value, where = dotenv([PASSWORD]).get(PASSWORD), str(path)
     if not value:
         return None
     if any(bad in value for bad in "\0\r\n") or len(os.fsencode(value)) > MAX_PASSWORD:
@@ -50,34 +59,40 @@ def sudo_password() -> Secret | None:
     return Secret(value)
 
 
-def _in_file(path: str) -> str | None:
+def dotenv(names: Collection[str]) -> dict[str, Secret]:
+    """Return those of the variables that ``.env`` in home has. Blocks.
+
+    :raises ConfigError: it cannot be read, or others can read one of them there
+    """
+    path = home() / ".env"
     try:
         with open(path, "rb") as file:
             info = os.fstat(file.fileno())
             text = file.read().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
-        return None
+        return {}
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
-    value = None
+    found: dict[str, Secret] = {}
     for number, line in enumerate(text.split("\n"), 1):
-        found = _LINE.fullmatch(line)
-        if found is not None:
-            value = _unquoted(found[1], f"{path}:{number}")
-    if value and (stat.S_IMODE(info.st_mode) & 0o077 or info.st_uid != os.geteuid()):
+        match = _LINE.fullmatch(line)
+        if match is not None and match[1] in names:
+            found[match[1]] = Secret(_unquoted(match[2], f"{path}:{number}", match[1]))
+    if any(found.values()) and (stat.S_IMODE(info.st_mode) & 0o077 or info.st_uid != os.geteuid()):
+        what = "a password" if PASSWORD in found else "what is secret"
         raise ConfigError(
-            f"{path} has a password and is not yours alone; it was not used",
+            f"{path} has {what} and is not yours alone; it was not used",
             hint=f"chmod 600 {path}",
         )
-    return value
+    return found
 
 
-def _unquoted(text: str, where: str) -> str:
+def _unquoted(text: str, where: str, name: str = "its value") -> str:
     """Return a value as the usual readers of such files take it."""
     if text[:1] not in ("'", '"'):
         return re.sub(r"(?:^|\s+)#.*", "", text)
     single = text[0] == "'"
     found = (_SINGLE if single else _DOUBLE).fullmatch(text)
     if found is None:
-        raise ConfigError(f"{where}: the quotes of {PASSWORD} do not close, or something follows them")
+        raise ConfigError(f"{where}: the quotes of {name} do not close, or something follows them")
     return re.sub(r"\\(['\\])" if single else r'\\(["\\])', r"\1", found[1])

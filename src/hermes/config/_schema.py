@@ -68,6 +68,49 @@ class Approvals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return bool(self.deny) or any(rule.get("action") in ("deny", "block") for rule in self.rules)
 
 
+class CredentialFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file that sandboxes may have.
+
+    ``path``
+        Where it lies, below hermes's home.
+    ``to``
+        Where a program inside looks for it, besides ``$HERMES_CREDENTIALS``; relative to the home inside.
+    """
+
+    path: str
+    to: str | None = None
+
+
+class Credentials(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What sandboxes may know; what lies in ``credentials`` in hermes's home is declared by that.
+
+    ``env``
+        Names of variables, whose values are those of the environment, else of the store.
+    ``files``
+        Files of hermes's home.
+    ``missing``
+        Whether a declared one that is not there keeps a sandbox from starting (``error``) or is told of
+        (``warn``).
+    ``inherit``
+        Give the whole environment to commands on ``local``, where they get a short list otherwise.
+    ``per_command``
+        A variable is there for commands that name it, and not for others.
+    ``redact``
+        What is taken out of what comes back: ``all`` (declared values and what looks like a token),
+        ``declared`` (those values alone), ``off``.
+    ``store``
+        Where values are that the environment has not: ``env`` (``.env`` in hermes's home), ``keyring``.
+    """
+
+    env: tuple[str, ...] = ()
+    files: tuple[CredentialFile, ...] = ()
+    missing: Literal["error", "warn"] = "error"
+    inherit: bool = False
+    per_command: bool = False
+    redact: Literal["all", "declared", "off"] = "all"
+    store: Literal["env", "keyring"] = "env"
+
+
 class Local(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of the local backend. ``python``: the interpreter that runs the guest, None for our own."""
 
@@ -250,6 +293,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
     output: Output = msgspec.field(default_factory=Output)
     approvals: Approvals = msgspec.field(default_factory=Approvals)
+    credentials: Credentials = msgspec.field(default_factory=Credentials)
     limits: Limits = msgspec.field(default_factory=Limits)
     local: Local = msgspec.field(default_factory=Local)
     docker: Docker = msgspec.field(default_factory=Docker)

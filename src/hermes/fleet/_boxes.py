@@ -226,7 +226,8 @@ class Boxes:
     async def _collect(self, box: Sandbox, job: int) -> Result:
         stream = Job(box, job, "")._attach(live=False)
         try:
-            return await collect(box._channel, stream, self._journal.limit)
+            scrub = box._supply.scrub if box._supply is not None else None
+            return await collect(box._channel, stream, self._journal.limit, scrub)
         finally:
             stream.cancel()
 

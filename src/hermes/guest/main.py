@@ -97,6 +97,8 @@ def start_guest(options: Dict[str, Any], listener: socket.socket, take: Optional
 def serve(
     options: Dict[str, Any], listener: socket.socket, late: Optional[int], take: Optional[Take]
 ) -> None:
+    import resource
+
     from .proc import become_subreaper, close_all_but, reap
     from .server import Guest
 
@@ -104,6 +106,8 @@ def serve(
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     become_subreaper()
+    # What a command that crashes had in its memory is not to be left on a disk, unless somebody asks for it.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     guest = Guest(options)
     if late is None or take is None:
         guest.load = load
@@ -128,6 +132,8 @@ def serve(
         guest.serve(listener)
     finally:
         listener.close()
+        if guest.credentials is not None:
+            guest.credentials.remove()
         if options.get("host"):
             from . import host
 

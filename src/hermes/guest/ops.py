@@ -23,6 +23,16 @@ def check_env(env: Optional[Dict[str, str]]) -> Dict[str, str]:
     return env or {}
 
 
+def command_env(guest: Guest, args: Dict[str, Any]) -> Dict[str, str]:
+    """Return the variables of one command, once the files that it may know are those its client has."""
+    env = check_env(args.get("env"))
+    if "credentials" not in args:
+        return env
+    if guest.credentials is None or guest.credentials.state != args["credentials"]:
+        raise OpError("credentials_stale", "other credentials than the client's are here; it was not run")
+    return dict(env, HERMES_CREDENTIALS=guest.credentials.dir)
+
+
 def check_cwd(base: str, cwd: Optional[str]) -> Optional[str]:
     """Return the directory as an absolute path, or say why nothing can run there."""
     if cwd is None:
@@ -93,7 +103,7 @@ def run(guest: Guest, call: Call) -> None:
     args = call.args
     size = args["command_size"]
     command, given = call.raw[:size], call.raw[size:]
-    env = check_env(args.get("env"))
+    env = command_env(guest, args)
     merge, limit = bool(args.get("merge")), int(args["limit"])
     stdin = args.get("stdin") or "empty"
     if args.get("session") is None:
@@ -149,7 +159,7 @@ def start(guest: Guest, call: Call) -> None:
         return
     cwd = session.cwd if session is not None else (check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd)
     cwd = check_cwd(cwd, args.get("cwd")) or cwd
-    env.update(check_env(args.get("env")))
+    env.update(command_env(guest, args))
     if args.get("term"):
         env["TERM"] = args["term"]
     if call.raw:
@@ -307,6 +317,13 @@ def tasks(guest: Guest, call: Call) -> None:
 @op("sudo")
 def sudo(guest: Guest, call: Call) -> None:
     from .sudo import serve  # few need it
+
+    serve(guest, call)
+
+
+@op("credentials")
+def credentials(guest: Guest, call: Call) -> None:
+    from .credentials import serve  # few need it
 
     serve(guest, call)
 

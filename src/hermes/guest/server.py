@@ -357,6 +357,7 @@ class Guest:
         self.next_mark = 0
         self.spills: List[List[str]] = []
         self.sudo: Any = None  # gives passwords, once a client has one
+        self.credentials: Any = None  # files that commands may know, once a client has sent some
         self.busy: Callable[[], bool] = lambda: False
         self.look: Callable[[str], Any] = self.no_session
         self.on_deserted: Callable[[], None] = lambda: None
@@ -387,6 +388,7 @@ class Guest:
             "home": os.path.expanduser("~"),
             "run_dir": self.run_dir,
             "state_dir": self.state_dir,
+            "credentials": self.credentials.state if self.credentials is not None else "",
         }
 
     def no_session(self, name: str) -> Dict[str, Any]:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes._tasks import settled
 from hermes.config import Config, Lifetime
+from hermes.credentials import stage
 from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedError
 from hermes.guest.dirs import SOCKET
 
 from .._command import run_client
 from .._connect import connect_guest
 from .._workspace import reaches_host, unchanged
-from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
+from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
 from ._engine import CALL_SECONDS, Engine, engine_for, missing
@@ -180,6 +181,8 @@ class DockerBackend(Backend):
         argv = (
             *("run", "--detach", "--pull", "never", "--name", name, "--hostname", name[:63].rstrip("-.")),
             *(() if self.spec.named else ("--rm",)),
+            # Podman would give it this machine's proxies, which may have passwords.
+            *(("--http-proxy=false",) if engine.facts.podman else ()),
             *label,
             *arguments,
             *narrowed,
@@ -210,6 +213,7 @@ class DockerBackend(Backend):
             "image": plan.image.reference,
             "host_run": files.host_run,
             "host_uid": files.host_uid,
+            "credentials": files.credentials,
             "volumes": files.volumes,
             "network": name if plan.network == "internal" else None,
             "block": plan.network == "on" and plan.options.metadata == "blocked",
@@ -386,6 +390,10 @@ class DockerBackend(Backend):
         own = "" if self._made.get("host_run") else "/own"
         return GuestDirs(f"{container.RUN}{own}/guest", f"{container.HOME}/.local/state/hermes")
 
+    def credentials_shown(self) -> Shown | None:
+        here = self._made.get("credentials")
+        return Shown(here, container.CREDENTIALS) if isinstance(here, str) else None
+
     def workspace(self) -> str:
         return container.WORKSPACE
 
@@ -420,6 +428,8 @@ class DockerBackend(Backend):
         if made["host_run"] is not None and not paused:
             # In memory: a restart of the machine has taken it away. And what ran inside may have changed it.
             await asyncio.to_thread(Files.make_run, made["host_run"], made["host_uid"], self.spec)
+        if isinstance(made.get("credentials"), str) and not paused:
+            await asyncio.to_thread(stage.make, made["credentials"], made["host_uid"])
         verb = "unpause" if paused else "start"
         done = await engine.call(verb, made["container"])
         if done.code != 0:

@@ -10,10 +10,21 @@ from hermes.config import Docker
 from ._engine import Facts
 from ._options import HOME, WORKSPACE, Mount
 
-__all__ = ["BOOT", "HOME", "INIT", "NO_METADATA", "RUN", "SCRATCH", "WORKSPACE", "run_arguments"]
+__all__ = [
+    "BOOT",
+    "CREDENTIALS",
+    "HOME",
+    "INIT",
+    "NO_METADATA",
+    "RUN",
+    "SCRATCH",
+    "WORKSPACE",
+    "run_arguments",
+]
 
 SCRATCH = "/scratch"
 RUN = "/run/hermes"
+CREDENTIALS = "/run/hermes-credentials"
 BOOT = f"{RUN}/boot.py"
 
 # From stdin. What is there already is kept, and none of it is followed.

@@ -9,13 +9,14 @@ from pathlib import Path
 
 from hermes.channel.boot import as_file
 from hermes.config import home
+from hermes.credentials import stage
 from hermes.errors import BackendError, HermesError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
 from .._workspace import copy_skills, make_private, packed_skills, remove_trees
 from ..base import Spec
-from ._container import BOOT, HOME, RUN, WORKSPACE
+from ._container import BOOT, CREDENTIALS, HOME, RUN, WORKSPACE
 from ._engine import Facts
 from ._options import Mount
 from ._plan import Plan
@@ -31,7 +32,7 @@ class Files:
     make files for; the guest's socket is then reached without any process in between. Making one blocks.
     ``mounts``: those of workspace, home and skills. ``volumes``: those that it takes; ``new_volumes``: those
     made for it now; ``owner``: of those, unless it is root. ``kept``: the directories were there before, with
-    files of this sandbox.
+    files of this sandbox. ``credentials``: what is shown as those, None where nothing can be shown.
     """
 
     def __init__(self, spec: Spec, plan: Plan, facts: Facts) -> None:
@@ -43,6 +44,7 @@ class Files:
         self._shared = facts.local and not plan.remapped(facts) and self.host_uid is not None
         direct = self._shared and facts.plain(plan.options.runtime)
         self.host_run = default_dir(f"docker-{spec.id}") if direct else None
+        self.credentials = stage.folder("docker", spec.id) if self._shared else None
         own = [("home", HOME)] if plan.here else [("workspace", WORKSPACE), ("home", HOME)]
         self._own = own
         self.mounts = self._mounts()
@@ -63,6 +65,8 @@ class Files:
             make_private(self._base / name, self.host_uid, gid)
         if self._plan.skills == "copy":
             copy_skills(self._base / "home" / ".hermes" / "skills", self.host_uid, gid)
+        if self.credentials is not None:
+            stage.make(self.credentials, self.host_uid, gid)
         if self.host_run is not None:
             self.make_run(self.host_run, self.host_uid, self._spec)
 
@@ -109,6 +113,8 @@ class Files:
         for name, target in self._own:
             source = str(self._base / name) if self._shared else f"hermes-{self._spec.id}-{name}"
             found.append(Mount(source, target))
+        if self.credentials is not None:
+            found.append(Mount(self.credentials, CREDENTIALS, read_only=True))
         skills = home() / "skills"
         if self._plan.skills == "shared" and self._facts.local and skills.is_dir():
             found.append(Mount(str(skills), f"{HOME}/.hermes/skills", read_only=True))
@@ -154,7 +160,7 @@ class Files:
 
         :param host_run: that of the guest's socket, as it was when the container was made
         """
-        run = {host_run or "", default_dir(f"docker-{ident}")} - {""}
+        run = {host_run or "", default_dir(f"docker-{ident}"), stage.folder("docker", ident)} - {""}
         return remove_trees(run if keep_files else [*run, _base(ident)])
 
 

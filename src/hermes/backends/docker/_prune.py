@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.config import home
+from hermes.credentials import stage
 from hermes.errors import HermesError
 from hermes.guest.dirs import default_dir
 from hermes.state import SandboxRecord, Store, owner_state
@@ -143,6 +144,7 @@ def _directories() -> set[str]:
 def _remove_directories(stale: set[str], ended: set[str]) -> list[str]:
     paths = [home() / "sandboxes" / f"docker-{ident}" for ident in stale]
     paths += [Path(default_dir(f"docker-{ident}")) for ident in stale | ended]
+    paths += [Path(stage.folder("docker", ident)) for ident in stale | ended]
     paths = [path for path in paths if path.is_dir()]
     left = remove_trees(paths)
     return [f"directory {path} removed" for path in paths if str(path) not in left]

@@ -15,14 +15,14 @@ from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 from hermes.guest.dirs import SOCKET
 
 from .._workspace import unchanged
-from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
+from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import workdir
 from ._client import Client, client_for, enforceable, host
 from ._files import PREFIX, Files
 from ._here import Here, Runner
 from ._image import ensure
-from ._options import HOME, RUN, WORKSPACE
+from ._options import CREDENTIALS, HOME, RUN, WORKSPACE
 from ._plan import Plan, plan_for
 from ._prune import prune
 from ._slurm import SlurmJob
@@ -134,6 +134,7 @@ class SingularityBackend(Backend):
             "host": machine,
             "boot": boot,
             "slurm": slurm is not None,
+            "shows_credentials": slurm is None,
             "reasons": list(plan.reasons),
             "limits": dict(plan.limits),
         }
@@ -248,6 +249,11 @@ class SingularityBackend(Backend):
 
     def guest_dirs(self) -> GuestDirs:
         return GuestDirs(f"{RUN}/guest", f"{HOME}/.local/state/hermes")
+
+    def credentials_shown(self) -> Shown | None:
+        return (
+            Shown(self._open()[0].credentials, CREDENTIALS) if self._made.get("shows_credentials") else None
+        )
 
     def workspace(self) -> str:
         return WORKSPACE

@@ -81,10 +81,17 @@ class Client:
         """As users write it."""
         return os.path.basename(self.path)
 
-    def environment(self, *, gpus: bool = False) -> dict[str, str]:
-        """Return the environment of the client itself, which is not that of what runs inside."""
+    def environment(self, *, gpus: bool = False, fetches: bool = False) -> dict[str, str]:
+        """Return the environment of the client itself, which is not that of what runs inside.
+
+        :param fetches: it is to get an image. The client hands what names a proxy, and may have its password,
+            on to what it runs, whatever it is told about the environment
+        """
         own = {f"{kind}_{name}" for kind in ("APPTAINER", "SINGULARITY") for name in _OWN}
         found = {key: value for key, value in os.environ.items() if key in _PASSED or key in own}
+        if not fetches:
+            secret = ("_proxy", "docker_username", "docker_password")
+            found = {key: value for key, value in found.items() if not key.lower().endswith(secret)}
         found.setdefault("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin")
         found.setdefault("HOME", _home())
         if gpus:  # which of the devices is ours is told by a variable only
@@ -108,7 +115,7 @@ class Client:
         :raises Unreachable: it did not end in time
         """
         argv = [self.path, *(("-q",) if quiet else ()), *args]
-        environment = {**self.environment(), **(env or {})}
+        environment = {**self.environment(fetches=True), **(env or {})}
         return await run_client(argv, timeout=timeout, env=environment, on_line=on_line)
 
     async def pid(self, instance: str) -> int | None:

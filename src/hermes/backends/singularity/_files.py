@@ -13,13 +13,14 @@ from typing import Any
 
 from hermes.channel.boot import as_file
 from hermes.config import home
+from hermes.credentials import stage
 from hermes.errors import HermesError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
 from .._workspace import copy_skills, make_private, remove_trees
 from ..base import Spec
-from ._options import CAPABILITIES, HOME, RUN, SCRATCH, WORKSPACE, Bind
+from ._options import CAPABILITIES, CREDENTIALS, HOME, RUN, SCRATCH, WORKSPACE, Bind
 from ._plan import Plan
 from ._start import start_script
 
@@ -53,6 +54,7 @@ class Files:
         self.ident = ident
         self.base = base
         self.host_run = host_run
+        self.credentials = f"{host_run}-credentials"
 
     @classmethod
     def new(cls, ident: str, work: Path) -> Files:
@@ -103,6 +105,7 @@ class Files:
             return
         private_dir(os.path.dirname(self.host_run))
         private_dir(self.host_run)
+        stage.make(self.credentials, uid, gid)
         write(Path(self.host_run, "boot.py"), as_file(self.boot))
         for name in ("no-guest", "ended"):
             Path(self.host_run, name).unlink(missing_ok=True)
@@ -136,6 +139,7 @@ class Files:
             *(Bind(path, path, True) for path in ("/etc/hosts", "/etc/localtime") if os.path.exists(path)),
             Bind(str(self.base / "start"), "/.singularity.d/startscript", True),
             Bind(self.host_run, RUN),
+            *((Bind(self.credentials, CREDENTIALS, True),) if os.path.isdir(self.credentials) else ()),
             *(
                 Bind(plan.here if plan.here and name == "workspace" else str(self.base / name), target)
                 for name, target in OWN.items()
@@ -179,12 +183,15 @@ class Files:
     def remove(self, keep_files: bool = False) -> list[str]:
         """Remove everything, or all but workspace and home, and return what is left. Blocks."""
         if not keep_files:
-            return remove_trees([self.host_run, self.base])
+            return remove_trees([*self._in_memory(), self.base])
         others = [path for path in self.base.glob("*") if path.name not in ("workspace", "home", MARK)]
         for path in others:
             if not path.is_dir() or path.is_symlink():
                 path.unlink(missing_ok=True)
-        return remove_trees([self.host_run, *(path for path in others if path.is_dir())])
+        return remove_trees([*self._in_memory(), *(path for path in others if path.is_dir())])
+
+    def _in_memory(self) -> list[str]:
+        return [self.host_run, self.credentials] if self.host_run else []
 
 
 def _seccomp() -> dict[str, Any]:

@@ -11,17 +11,41 @@ from hermes.errors import ConfigError
 
 from .._workspace import reaches_host
 
-__all__ = ["CAPABILITIES", "HOME", "RUN", "SCRATCH", "WORKSPACE", "Bind", "Reach", "parse_args", "parse_bind"]
+__all__ = [
+    "CAPABILITIES",
+    "CREDENTIALS",
+    "HOME",
+    "RUN",
+    "SCRATCH",
+    "WORKSPACE",
+    "Bind",
+    "Reach",
+    "parse_args",
+    "parse_bind",
+]
 
 WORKSPACE = "/workspace"
 HOME = "/home/hermes"
 SCRATCH = "/scratch"
 RUN = "/run/hermes"
+CREDENTIALS = "/run/hermes-credentials"
 
 CAPABILITIES = ("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER")
 """What root inside keeps, so that it can manage files of any owner."""
 
-OURS = (WORKSPACE, HOME, SCRATCH, RUN, "/tmp", "/var/tmp", "/proc", "/sys", "/dev", "/.singularity.d")
+OURS = (
+    WORKSPACE,
+    HOME,
+    SCRATCH,
+    RUN,
+    CREDENTIALS,
+    "/tmp",
+    "/var/tmp",
+    "/proc",
+    "/sys",
+    "/dev",
+    "/.singularity.d",
+)
 
 
 class Bind(NamedTuple):

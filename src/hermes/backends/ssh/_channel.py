@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 
+from hermes.config import environment
 from hermes.errors import BackendError, HermesError, Unreachable
 from hermes.guest.relay import NOTHING_LEFT
 
@@ -145,5 +145,5 @@ def _known_as(target: Target) -> str:
 
 def _environment() -> dict[str, str]:
     # What ssh itself needs; the configuration may send variables on (SendEnv), which are then the user's
-    # wish, but never hermes's own.
-    return {key: value for key, value in os.environ.items() if not key.startswith("HERMES_")}
+    # wish, but never hermes's own, nor what is declared for sandboxes.
+    return {key: value for key, value in environment().items() if not key.startswith("HERMES_")}

@@ -1,0 +1,235 @@
+"""What is declared: variables by name, files by path, and whatever lies in the folder ``credentials``."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import time
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from hermes.config import Credentials, Secret, dotenv, home, withhold
+from hermes.errors import ConfigError
+
+from ._home import FOLDER
+
+__all__ = ["Content", "Declared", "Piece", "undeclared"]
+
+MAX_FILE = 1 << 20
+MAX_ALL = 8 << 20
+# A file that was just written to may not be whole yet, and may change again within the same time stamp.
+SETTLED = 0.01
+RACY_NS = 50_000_000
+PATIENCE = 1.0
+
+Stats = tuple[int, ...] | None
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """One file: its content, where it lies here, and where a program inside looks for it."""
+
+    data: bytes
+    source: str
+    to: str | None = None
+    executable: bool = False
+
+    def __repr__(self) -> str:
+        return f"Piece({self.source!r})"
+
+
+class Content(msgspec.Struct, frozen=True):
+    """All that is declared, as it is now. ``state`` is another one when any file is other than before.
+
+    ``absent``: what is declared and is not there, one sentence each.
+    """
+
+    env: Mapping[str, Secret] = msgspec.field(default_factory=dict)
+    files: Mapping[str, Piece] = msgspec.field(default_factory=dict)
+    state: str = ""
+    absent: tuple[str, ...] = ()
+
+
+class Declared:
+    """What the configuration declares, and what there is of it. Reading blocks; looking is a ``stat``."""
+
+    def __init__(self, settings: Credentials) -> None:
+        """Check the declaration itself.
+
+        :raises ConfigError: a name that cannot be a variable's, or a path that leads out of the home
+        """
+        self._settings = settings
+        self._home = home()
+        for name in settings.env:
+            if not (name.isascii() and name.isidentifier()) or name.startswith("HERMES_"):
+                raise ConfigError(
+                    f"credentials.env: {name!r} cannot be given to a sandbox; nothing was started"
+                )
+        withhold(settings.env)
+        for one in settings.files:
+            path = os.path.normpath(one.path)
+            if os.path.isabs(path) or path.split("/")[0] in ("..", ".") or "\0" in path:
+                raise ConfigError(
+                    f"credentials.files: {one.path!r} is not a path below {self._home}; nothing was started",
+                    hint=f"Put the file below {self._home}, and name it from there.",
+                )
+        self._watched: dict[str, Stats] = {}
+        self._env: dict[str, str | None] = {}
+        self._racy = False
+        self.content = Content()
+
+    # --- looking
+
+    def changed(self) -> bool:
+        """Return whether anything may be other than it was when it was last read."""
+        if self._racy or any(_stat(path) != seen for path, seen in self._watched.items()):
+            return True
+        return any(os.environ.get(name) != value for name, value in self._env.items())
+
+    # --- reading
+
+    def read(self) -> Content:
+        """Read it again, and keep it as ``content``. Blocks.
+
+        :raises ConfigError: a file is unsafe, too large, or cannot be read
+        """
+        watched: dict[str, Stats] = {str(self._home / FOLDER): _stat(str(self._home / FOLDER))}
+        absent: list[str] = []
+        files = {}
+        for name, path, to in self._paths(watched):
+            watched[path] = _stat(path)
+            piece = self._piece(path, to, watched)
+            if piece is None:
+                absent.append(f"the file {path}")
+            else:
+                files[name] = piece
+        if sum(len(one.data) for one in files.values()) > MAX_ALL:
+            raise ConfigError(f"the declared files are of more than {MAX_ALL >> 20} MiB; none was used")
+        env = self._variables(watched, absent)
+        now = time.time_ns()
+        self._racy = any(seen is not None and now - seen[0] < RACY_NS for seen in watched.values())
+        self._watched = watched
+        digest = hashlib.sha256()
+        for name, piece in sorted(files.items()):
+            for part in (name.encode(), (piece.to or "").encode(), b"x" * piece.executable, piece.data):
+                digest.update(b"%d:" % len(part) + part)
+        self.content = Content(env, files, digest.hexdigest()[:24] if files else "", tuple(absent))
+        return self.content
+
+    def _paths(self, watched: dict[str, Stats]) -> Iterator[tuple[str, str, str | None]]:
+        """Yield name inside, path here, and where else it is wanted, of each file; note directories."""
+        folder = str(self._home / FOLDER)
+        for inner, folders, names in os.walk(folder):
+            watched[inner] = _stat(inner)
+            for name in sorted(names):
+                path = os.path.join(inner, name)
+                yield os.path.relpath(path, folder), path, None
+            folders.sort()
+        for one in self._settings.files:
+            name = os.path.normpath(one.path)
+            yield name.removeprefix(FOLDER + "/"), str(self._home / name), one.to
+
+    def _piece(self, path: str, to: str | None, watched: dict[str, Stats]) -> Piece | None:
+        real = os.path.realpath(path)
+        if not Path(real).is_relative_to(os.path.realpath(self._home)):
+            raise _unsafe(path, f"it is a link that leads out of {self._home}")
+        if real != path:
+            watched[real] = _stat(real)
+        try:
+            info, data = _whole(real)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"the credential {path} cannot be read: {error.strerror or error}") from error
+        if not stat.S_ISREG(info.st_mode):
+            raise _unsafe(path, "it is not a regular file")
+        if info.st_uid not in (0, os.geteuid()) or info.st_mode & 0o022:
+            raise _unsafe(path, "other users can change it")
+        if len(data) > MAX_FILE:
+            raise ConfigError(
+                f"the credential {path} has more than {MAX_FILE >> 20} MiB; it was not used",
+                hint="What is that large travels better in the workspace, or by 'hermes sandbox cp'.",
+            )
+        return Piece(data, path, to, bool(info.st_mode & 0o100))
+
+    def _variables(self, watched: dict[str, Stats], absent: list[str]) -> dict[str, Secret]:
+        names = self._settings.env
+        if not names:
+            return {}
+        self._env = {name: os.environ.get(name) for name in names}
+        found = {name: Secret(value) for name, value in self._env.items() if value}
+        missing = [name for name in names if name not in found]
+        if missing:
+            if self._settings.store == "keyring":
+                from ._keyring import stored
+
+                found.update(stored(missing))
+            else:
+                watched[str(self._home / ".env")] = _stat(str(self._home / ".env"))
+                found.update({name: value for name, value in dotenv(missing).items() if value})
+        for name in names:
+            if name not in found:
+                where = "the keyring" if self._settings.store == "keyring" else self._home / ".env"
+                absent.append(f"the variable {name} (in the environment, or in {where})")
+            elif "\0" in found[name]:
+                raise ConfigError(
+                    f"the value of {name} holds a NUL, which no variable can; nothing was started"
+                )
+        return found
+
+
+def _stat(path: str) -> Stats:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_ctime_ns, info.st_size, info.st_ino
+
+
+def _whole(path: str) -> tuple[os.stat_result, bytes]:
+    """Read a file that nobody is writing to. One that is never left alone is read as it is in the end."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            before = os.fstat(file.fileno())
+            data = file.read(MAX_FILE + 1) if stat.S_ISREG(before.st_mode) else b""
+            after = os.fstat(file.fileno())
+        quiet = (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, after.st_size) and (
+            not 0 <= time.time() - after.st_mtime < SETTLED
+        )
+        # Replaced while it was read: whole, and not the newest.
+        if (quiet and _same(path, after)) or time.monotonic() > deadline:
+            return after, data
+        time.sleep(0.002)
+
+
+def _same(path: str, info: os.stat_result) -> bool:
+    try:
+        return os.stat(path).st_ino == info.st_ino
+    except FileNotFoundError:
+        return False
+
+
+def _unsafe(path: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"the credential {path} was not used: {why}; nothing was started",
+        hint="Put the file itself there, yours alone (chmod 600).",
+    )
+
+
+_LOOKS = r"(?i)(token|credential|oauth|secret|service.?account|client_id|api.?key|^id_\w+$|\.pem$|\.key$)"
+_OWN = frozenset({"config.yaml", ".env"})
+
+
+def undeclared(settings: Credentials, known: Collection[str] = _OWN) -> list[str]:
+    """Return the files right below hermes's home that look like credentials and are not declared. Blocks."""
+    declared = {os.path.normpath(one.path) for one in settings.files}
+    try:
+        with os.scandir(home()) as entries:
+            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+    except OSError:
+        return []
+    return sorted(one for one in names if re.search(_LOOKS, one) and one not in declared and one not in known)

@@ -1,0 +1,361 @@
+"""Taking secrets out of what comes back, as it comes.
+
+A declared value is found also when it is encoded, and when line breaks or codes for a terminal stand in the
+middle. The text is looked at without those, by a matcher that finds the first bytes of all values in one
+pass; what follows them is compared then. What may be the beginning of one at the end of a piece is held back
+until the next.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from .shapes import BEFORE, SHAPES, known
+
+if TYPE_CHECKING:
+    from ahocorasick_rs import BytesAhoCorasick
+
+    from ._declared import Content
+
+__all__ = ["MARK", "Scrub", "Stream", "values_of"]
+
+MARK = b"[redacted]"
+SHORTEST = 8  # a shorter value is in too many words that are none
+LONGEST = 4096
+NEEDLE = 8
+EDGE = 4  # so many bytes of a value, where the rest was cut off, tell it
+SMALL = 4096
+LEAST = 12  # bytes of a token
+HELD = 1 << 16
+BLOCK = 1 << 11
+
+_HEADS = {head.encode(): one for one in SHAPES for head in one.heads}
+_PAST = max(map(len, _HEADS))
+
+
+class _Patterns:
+    """Expressions, made when they are first needed: most commands print nothing that they are for."""
+
+    def __init__(self) -> None:
+        codes = rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])"
+        self.codes = re.compile(codes)
+        self.breaks = re.compile(codes + rb"|[\r\n]+")
+        # A code that is not whole.
+        self.opened = re.compile(rb"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,4096}\x1b?)?\Z")
+        self.heads = re.compile(b"|".join(map(re.escape, _HEADS)))
+        self.known = re.compile(known().pattern.encode(), known().flags & ~re.U)
+        self.before = re.compile(BEFORE.encode())
+
+
+@functools.cache
+def _re() -> _Patterns:
+    return _Patterns()
+
+
+def values_of(content: Content) -> set[bytes]:
+    """Return what is secret of what is declared: values as they are, and what looks like it in files."""
+    word = re.compile(r"[A-Za-z0-9_.~-]{16,}|[A-Za-z0-9+/]{32,}={0,2}")
+    name = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z_.-]+|[A-Z_]+|[A-Za-z]+")  # of a host, a key, a word
+    found = set()
+    for value in content.env.values():
+        found.add(value.encode("utf-8", "surrogateescape").strip())
+    for piece in content.files.values():
+        text = piece.data.strip()
+        found.add(text)
+        words = word.findall(text.decode("utf-8", "replace"))
+        found.update(one.encode() for one in words if not name.fullmatch(one))
+    return {value for value in found if SHORTEST <= len(value) <= LONGEST}
+
+
+def _forms(value: bytes) -> Iterator[bytes]:
+    """Yield a value and what encodings make of it, also where it stands in the middle of something longer."""
+    import base64
+    import json
+    import urllib.parse
+
+    yield value
+    text = value.decode("utf-8", "surrogateescape")
+    for quoted in (urllib.parse.quote(value, safe=""), urllib.parse.quote_plus(value)):
+        yield quoted.encode()
+        yield re.sub(r"%..", lambda found: found[0].lower(), quoted).encode()
+    yield json.dumps(text)[1:-1].encode()
+    yield json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
+    for shift, first in ((0, 0), (1, 2), (2, 3)):  # the characters before depend on what is before
+        last = (shift + len(value)) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(b"\0" * shift + value)[first:last]
+
+
+_Found = tuple[int, int]  # where it begins and ends
+
+
+class _View:
+    """A text without some of its parts, and where what is left of it was."""
+
+    def __init__(self, past: bytes, data: bytes, parts: re.Pattern[bytes]) -> None:
+        self._past = len(past)
+        self._data, self._parts = data, parts
+        self._codes = b"\x1b" in data
+        if self._codes:
+            data = parts.sub(b"", data)
+        elif parts is _re().breaks:
+            data = data.translate(None, b"\r\n")
+        self.text = past + data
+
+    def origin(self, index: int) -> int:
+        """Return where a character of the text was in the data; 0 for those of the past."""
+        index -= self._past
+        if index < 0:
+            return 0
+        if len(self.text) - self._past == len(self._data):
+            return index
+        in_text, in_data = self._blocks
+        which = bisect_right(in_text, index) - 1
+        at, left = in_data[which], index - in_text[which]
+        if self._codes:
+            for one in self._parts.finditer(self._data, at):
+                if one.start() - at > left:
+                    break
+                left -= one.start() - at
+                at = one.end()
+            return at + left
+        # The first place up to which so many characters are left.
+        return (
+            bisect_right(
+                range(at, min(at + BLOCK + 1, len(self._data))), left, key=lambda end: self._left(at, end + 1)
+            )
+            + at
+        )
+
+    def _left(self, start: int, end: int) -> int:
+        count = self._data.count
+        return end - start - count(b"\n", start, end) - count(b"\r", start, end)
+
+    @functools.cached_property
+    def _blocks(self) -> tuple[list[int], list[int]]:
+        """Return where each piece of the data begins, in the text and in the data. No code is cut in two."""
+        in_text, in_data, at, text = [0], [0], 0, 0
+        while at < len(self._data) - BLOCK:
+            end = at + BLOCK
+            if self._codes:
+                opened = _re().opened.search(self._data, max(at, end - 5000), end)
+                end = opened.start() if opened is not None and opened.start() > at else end
+                text += len(self._parts.sub(b"", self._data[at:end]))
+            else:
+                text += self._left(at, end)
+            at = end
+            in_text.append(text)
+            in_data.append(at)
+        return in_text, in_data
+
+
+class Scrub:
+    """What is taken out. Made anew when what is declared changes; used for any number of texts."""
+
+    def __init__(self, values: Iterable[bytes], *, shapes: bool) -> None:
+        self.shapes = shapes
+        forms = {form.translate(None, b"\r\n") for value in values for form in _forms(value)}
+        forms = {form for form in forms if len(form) >= SHORTEST}
+        self._by_needle: dict[bytes, list[bytes]] = {}
+        for form in sorted(forms, key=len, reverse=True):  # the longest first
+            self._by_needle.setdefault(form[:NEEDLE], []).append(form)
+        self._needles = list(self._by_needle)
+        self._starts = {form[:size] for form in forms for size in range(1, NEEDLE)}
+
+    def __bool__(self) -> bool:
+        return self.shapes or bool(self._needles)
+
+    def __repr__(self) -> str:  # never a value
+        return f"Scrub({len(self._needles)} needles)"
+
+    def stream(self) -> Stream:
+        """Return what scrubs one text that comes in pieces."""
+        return Stream(self)
+
+    def whole(self, data: bytes, *, cut: bool = False) -> tuple[bytes, int]:
+        """Return a text without secrets, and how many were taken out.
+
+        :param cut: it ends where something else went on: half of a secret at its end is taken out too
+        """
+        if not self._needles and (not self.shapes or self._plain(data)):
+            return data, 0
+        stream = self.stream()
+        return stream.feed(data) + stream.end(cut=cut), stream.count
+
+    @staticmethod
+    def _plain(data: bytes) -> bool:
+        """Return whether it is plain to see that there is no token in it: it is asked about every output."""
+        if len(data) < LEAST:
+            return True
+        if len(data) >= SMALL or b"\x1b" in data:
+            return False
+        for head in _HEADS:  # noqa: SIM110  # a generator would take longer than the rest
+            if head in data:
+                return False
+        return True
+
+    def rest(self, data: bytes) -> tuple[bytes, int]:
+        """Do the same for a text that begins where something else was cut off."""
+        data, count = self.whole(data)
+        view = _View(b"", data[: 2 * LONGEST], _re().breaks)
+        for forms in self._by_needle.values():
+            for form in forms:
+                for size in range(min(len(form) - 1, len(view.text)), EDGE - 1, -1):
+                    if view.text.startswith(form[-size:]):
+                        return MARK + data[view.origin(size - 1) + 1 :], count + 1
+        return data, count
+
+    # --- finding
+
+    @functools.cached_property
+    def _matcher(self) -> BytesAhoCorasick:
+        return _automaton(self._needles)
+
+    def declared(self, view: _View) -> tuple[list[_Found], int]:
+        """Return where declared values are in a view, and where one may begin that goes on after its end."""
+        text, found, hold, done = view.text, [], len(view.text), -1
+        if not self._needles:
+            return [], hold
+        for which, start, _ in self._matcher.find_matches_as_indexes(text, overlapping=True):
+            if start < done:
+                continue
+            for form in self._by_needle[self._needles[which]]:
+                if text.startswith(form, start):
+                    found.append((start, start + len(form)))
+                    done = start + len(form)
+                    break
+                if len(text) - start < len(form) and form.startswith(text[start:]):
+                    hold = min(hold, start)
+        for size in range(min(NEEDLE - 1, len(text)), 0, -1):
+            if text[-size:] in self._starts:
+                return found, min(hold, max(len(text) - size, done))
+        return found, hold
+
+    def tokens(self, view: _View) -> tuple[list[_Found], int]:
+        """Return the same of what looks like a token."""
+        text, found, hold, done = view.text, [], len(view.text), -1
+        if not self.shapes or b"\0" in text:  # nobody reads binary data, and to change it would spoil it
+            return [], hold
+        if len(text) < SMALL:
+            starts: Iterable[int] = [one.start() for one in _re().heads.finditer(text)]
+        else:
+            starts = sorted(
+                {start for _, start, _ in _heads().find_matches_as_indexes(text, overlapping=True)}
+            )
+        for start in starts:
+            if start < done:
+                continue
+            match = _re().known.match(text, start)
+            if match is not None:
+                found.append((start, match.end()))
+                done = match.end()
+            ends = match is None or done == len(text) or text[start] == ord("-")
+            if ends and _unfinished(text, start):
+                hold = min(hold, start)
+        return found, hold
+
+
+@functools.cache
+def _heads() -> BytesAhoCorasick:
+    return _automaton(list(_HEADS))
+
+
+def _automaton(needles: list[bytes]) -> BytesAhoCorasick:
+    from ahocorasick_rs import BytesAhoCorasick, Implementation  # few texts need it
+
+    return BytesAhoCorasick(needles, implementation=Implementation.DFA)
+
+
+@functools.cache
+def _more(more: str) -> re.Pattern[bytes]:
+    return re.compile(more.encode() + rb"\Z")
+
+
+def _unfinished(text: bytes, start: int) -> bool:
+    """Return whether a token that begins there may go on after the end of the text."""
+    head = _re().heads.match(text, start)
+    assert head is not None
+    if text[start] != ord("-") and _re().before.match(text, start) is None:
+        return False
+    return _more(_HEADS[head[0]].more).match(text, head.end()) is not None
+
+
+class Stream:
+    """One text that comes in pieces. ``count``: how many secrets were taken out so far."""
+
+    def __init__(self, scrub: Scrub) -> None:
+        self._scrub = scrub
+        self._held = b""
+        self._past_values = b""  # the last that was let through, without breaks and codes
+        self._past_tokens = b""  # and without codes
+        self.count = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """Take a piece, and return what can be let through now."""
+        return self._take(self._held + data if self._held else data, last=False)
+
+    def end(self, *, cut: bool = False) -> bytes:
+        """Return what was held back, at the end of the text."""
+        held, self._held = self._held, b""
+        return self._take(held, last=True, cut=cut) if held else b""
+
+    def _take(self, data: bytes, *, last: bool, cut: bool = False) -> bytes:
+        opened = None
+        if not last and b"\x1b" in data[-5000:]:
+            opened = _re().opened.search(data, max(0, len(data) - 5000))
+        whole = data[: opened.start()] if opened else data  # the rest is not known to be a code yet
+        values = _View(self._past_values, whole, _re().breaks)
+        tokens = _View(self._past_tokens, whole, _re().codes)
+        spans: list[_Found] = []
+        hold = len(whole)
+        for view, (found, first) in (
+            (values, self._scrub.declared(values)),
+            (tokens, self._scrub.tokens(tokens)),
+        ):
+            spans += [(view.origin(start), view.origin(end - 1) + 1) for start, end in found]
+            if first < len(view.text):
+                # After a line's end more must be known: it would keep most lines waiting.
+                short = view is values and len(view.text) - first < EDGE and data[-1:] in b"\r\n"
+                hold = min(hold, len(whole) if short else view.origin(first))
+        if last or len(data) - hold > HELD:
+            if cut and len(data) - hold >= EDGE:
+                spans.append((hold, len(data)))
+            hold = len(data)
+        spans = _merged(spans)
+        for start, end in spans:
+            if start < hold < end:
+                hold = start
+        self._held = data[hold:]
+        out = self._without(data, [one for one in spans if one[1] <= hold], hold)
+        self._past_values = _tail(values, NEEDLE - 1, data[hold : len(whole)], _re().breaks)
+        self._past_tokens = _tail(tokens, _PAST, data[hold : len(whole)], _re().codes)
+        return out
+
+    def _without(self, data: bytes, spans: list[_Found], end: int) -> bytes:
+        if not spans:
+            return data[:end] if end < len(data) else data
+        parts, at = [], 0
+        for first, last in spans:
+            parts += [data[at:first], MARK, *_re().codes.findall(data, first, last)]
+            at = last
+        self.count += len(spans)
+        return b"".join([*parts, data[at:end]])
+
+
+def _tail(view: _View, size: int, held: bytes, parts: re.Pattern[bytes]) -> bytes:
+    kept = len(parts.sub(b"", held)) if held else 0
+    return view.text[: len(view.text) - kept][-size:]
+
+
+def _merged(spans: list[_Found]) -> list[_Found]:
+    merged: list[_Found] = []
+    for start, end in sorted(spans):
+        if merged and start < merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged
