@@ -243,6 +243,13 @@ class Machine:
             if not line.startswith(("sshd", "/usr/sbin/sshd"))
         }
 
+    def left(self) -> dict[int, str]:
+        """Return what still runs there when it had five seconds to end."""
+        end = time.monotonic() + 5
+        while (found := self.strangers()) and time.monotonic() < end:
+            pass
+        return found
+
     def sessions(self) -> list[int]:
         """Return the processes of the connections that its sshd serves."""
         first = self.first

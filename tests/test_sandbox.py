@@ -151,6 +151,14 @@ async def test_errors_before_anything_starts(tmp_path: Path) -> None:
         await hermes.Sandbox("local", workspace=str(tmp_path / "missing")).open()
     with pytest.raises(hermes.ConfigError, match="cannot be a sandbox name"):
         await hermes.Sandbox("local", name="../up").open()
+    for wrong in (
+        {"timeout": "soon"},
+        {"timeout": -1},
+        {"reconnect_for": "5 furlongs"},
+        {"reconnect_for": -1},
+    ):
+        with pytest.raises(hermes.ConfigError, match=next(iter(wrong))):
+            hermes.Sandbox("local", **wrong)
     assert await records() == []
     with pytest.raises(hermes.SandboxGone, match="not open here"):
         await hermes.Sandbox("local").run("true")

@@ -171,7 +171,7 @@ def _differs(record: SandboxRecord, other: list[str]) -> SandboxDiffers:
     return SandboxDiffers(
         f"the {record.backend} sandbox '{record.name}' was made with other settings ({'; '.join(other)}); "
         "nothing was run",
-        hint="Use another name."
+        hint="Say where its workspace is as when it was made (--here, --workspace), or use another name."
         if record.copied and any(line.startswith("workspace: ") for line in other)
         else "Use another name, or make it anew with --recreate (recreate=True): what runs in it ends, its "
         "workspace and home stay.",

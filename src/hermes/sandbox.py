@@ -17,7 +17,7 @@ import msgspec
 from . import approval as approvals
 from . import auto, backends
 from ._tasks import settled
-from .config import Config, Lifetime, load, sudo_password
+from .config import Config, Lifetime, given_duration, load, sudo_password
 from .errors import CommandError, HermesError, JobError, SandboxGone
 from .places import Origin, Wanted, find_or_create, locked
 from .session import (
@@ -67,12 +67,12 @@ class Sandbox:
         workspace: str | None = None,
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
-        timeout: float | None = None,
+        timeout: float | str | None = None,
         approval: approvals.Mode | None = None,
         on_approval: approvals.OnApproval | approvals.Nobody | None = None,
         judge: approvals.Judge | None = None,
         lifetime: Lifetime | None = None,
-        reconnect_for: float | None = None,
+        reconnect_for: float | str | None = None,
         recreate: bool = False,
         on_progress: Callable[[str], None] | None = None,
         config: Config | None = None,
@@ -100,12 +100,12 @@ class Sandbox:
         self.id = ""
         self.cwd = cwd or ""
         self._env = dict(env or {})
-        self._timeout = timeout
+        self._timeout = given_duration(timeout, "timeout")
         self._mode: approvals.Mode | None = approval
         self._on_approval = on_approval
         self._judge = judge
         self._lifetime = lifetime
-        self._reconnect_for = reconnect_for
+        self._reconnect_for = given_duration(reconnect_for, "reconnect_for")
         self._workspace = workspace
         self._recreate = recreate
         self._on_progress = on_progress

@@ -21,6 +21,7 @@ import msgspec
 
 from ._lock import Lock
 from .config import home as default_home
+from .config import make_private
 from .errors import ConfigError, HermesError
 
 __all__ = ["Lock", "SandboxRecord", "Store", "check_name", "owner", "owner_state"]
@@ -333,7 +334,7 @@ class Store:
         try:
             # Home itself may be shared with another program: it is made private, but not changed when it
             # exists.
-            self._root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private(self._root.parent)
             for part in (self._root, directory) if directory != self._root else (self._root,):
                 part.mkdir(mode=0o700, exist_ok=True)
                 facts = part.stat()

@@ -12,7 +12,7 @@ import msgspec
 
 from . import backends
 from .backends import _catalog
-from .config import Config, home
+from .config import Config, home, make_private
 from .errors import HermesError
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def remember(name: str, seconds: float) -> None:
     kept[name] = {"median_s": seconds, "measured": time.time()}
     path = home() / "state" / "bench.json"
     with contextlib.suppress(OSError):  # a figure that is not kept is measured again
-        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         draft = path.with_suffix(".new")
         draft.write_bytes(msgspec.json.encode(kept))
         draft.replace(path)

@@ -180,6 +180,21 @@ async def test_a_stopped_guest_is_unreachable_not_gone(
         os.kill(pid, signal.SIGCONT)
 
 
+async def test_a_fault_of_our_own_ends_the_calls(
+    box: hermes.Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong while a link is made again, nobody waits for it for ever."""
+
+    async def broken(**options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(box._channel, "_connect", broken)
+    box._channel._loop.set_exception_handler(lambda loop, context: None)
+    cut(box)
+    with pytest.raises(hermes.Unreachable, match="ZeroDivisionError"):
+        await box.run("true")
+
+
 async def test_silence_is_noticed(box: hermes.Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     """A link that is up but carries nothing is given up and made again."""
     wire = box._channel._wire

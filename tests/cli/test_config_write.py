@@ -231,3 +231,11 @@ def test_what_wins_over_it_is_said(cli: Cli) -> None:
     assert done.returncode == 0
     assert "warning: environment variable HERMES_TIMEOUT: timeout: 'soon' is not a duration" in said(done)
     assert (cli.home / "config.yaml").read_text() == "sandbox: local\nkeep: true\n"
+
+
+def test_a_home_that_a_setting_makes_is_private(cli: Cli) -> None:
+    assert not cli.home.exists()
+    cli.out("config", "set", "timeout", "10m")
+    cli.out("config", "check")
+    for path in (cli.home, *cli.home.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path

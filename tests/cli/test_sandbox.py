@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from cli._tool import Cli, eventually, running
 
@@ -214,3 +217,10 @@ def test_enter_needs_a_terminal(cli: Cli) -> None:
     done = cli("sandbox", "enter", "mine")
     assert done.returncode == 125
     assert b"hermes sandbox enter needs a terminal" in done.stderr
+
+
+def test_prune_passes_over_what_was_never_used_here(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A place without its program cannot have left anything, and is no failure: this runs from cron."""
+    monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
+    done = cli("sandbox", "prune")
+    assert (done.returncode, done.stderr) == (0, b"")

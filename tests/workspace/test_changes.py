@@ -202,6 +202,24 @@ async def test_diff_is_one_that_patch_takes(box: Sandbox, project: Path, tmp_pat
     await here(check)
 
 
+async def test_a_name_cannot_be_taken_for_a_line_of_the_diff(box: Sandbox, tmp_path: Path) -> None:
+    await box.workspace.push()
+    names = ("x\n--- /dev/null\n+++ b/victim", "e\x1b[2Jsc", 'quo"te\\', "ä")
+    for name in names:
+        await box.files.write(name, "evil\n")
+    text = await box.workspace.diff()
+    assert "\x1b" not in text
+    (tmp_path / "copy").mkdir()
+
+    def check() -> None:
+        subprocess.run(["git", "apply", "-"], cwd=tmp_path / "copy", input=text.encode(), check=True)
+        found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*")}
+        assert "victim" not in found
+        assert set(names) <= found
+
+    await here(check)
+
+
 async def test_pull_of_much(box: Sandbox, project: Path) -> None:
     await box.run(
         "mkdir many; for n in $(seq 1200); do echo $n >many/$n; done; head -c 9000000 /dev/urandom >b"

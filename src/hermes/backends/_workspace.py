@@ -13,11 +13,11 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from hermes.config import home
+from hermes.config import home, make_private
 from hermes.errors import BackendError, ConfigError
 
 __all__ = [
-    *("checked_workspace", "copy_skills", "make_private"),
+    *("checked_workspace", "copy_skills", "make_own"),
     *("packed_skills", "reaches_host", "remove_trees", "check_nesting", "unchanged"),
 ]
 
@@ -135,9 +135,9 @@ def checked_workspace(workspace: str, here: str | None) -> str:
     return path
 
 
-def make_private(path: Path, uid: int, gid: int) -> None:
+def make_own(path: Path, uid: int, gid: int) -> None:
     """Make a directory of mode 0700 that belongs to a user; only root can make it another's. May be there."""
-    path.mkdir(0o700, parents=True, exist_ok=True)
+    make_private(path)
     if (uid, gid) != (os.geteuid(), os.getegid()):
         os.chown(path, uid, gid)
 

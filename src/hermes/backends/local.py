@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from hermes.config import Config, home
+from hermes.config import Config, home, make_private
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
 from hermes.guest.dirs import SOCKET, default_dir
 
@@ -86,7 +86,7 @@ class LocalBackend(Backend):
         if self.spec.workspace == "private":
             workspace = str(Path(self._dirs.state_dir).parent / "workspace")
             for path in Path(workspace).parents[1::-1]:
-                path.mkdir(0o700, parents=True, exist_ok=True)
+                make_private(path)
             os.makedirs(workspace, 0o700, exist_ok=True)
         elif self.spec.workspace in (None, "here"):
             workspace = here

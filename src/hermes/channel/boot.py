@@ -277,16 +277,14 @@ class Boot:
 
     def _fail(self, message: str) -> None:
         if self._line is not None and not self._line.done():
-            self._line.set_exception(_failed(message))
+            self._line.set_exception(_failed(message, NEEDS_PYTHON))
 
 
-def _failed(message: str) -> BackendError:
-    return BackendError(
-        f"{message}; no command was run",
-        code="guest_failed",
-        operation="boot",
-        hint="The place needs a Python 3.6 or later under the name python3.",
-    )
+NEEDS_PYTHON = "The place needs a Python 3.6 or later under the name python3."
+
+
+def _failed(message: str, hint: str | None = None) -> BackendError:
+    return BackendError(f"{message}; no command was run", code="guest_failed", operation="boot", hint=hint)
 
 
 async def start_guest(
@@ -309,7 +307,9 @@ async def start_guest(
         if boot_before and answer.get("boot") not in (boot_before, None, ""):
             reason = "its machine was restarted"
         raise SandboxGone("the guest is not running any more", reason=reason, operation="attach")
-    raise _failed(f"the guest cannot run there: {reason}")
+    # An error of Python's own says that there is one.
+    known = re.match(r"\w+(Error|Exception): ", reason) or "ssh.python" in reason
+    raise _failed(f"the guest cannot run there: {reason}", None if known else NEEDS_PYTHON)
 
 
 async def ask(backend: Backend, options: Mapping[str, Any], *, timeout: float) -> dict[str, Any]:
@@ -364,7 +364,7 @@ async def _begin(
     except BaseException as error:
         await channel.close()
         if isinstance(error, TimeoutError):
-            raise _failed(f"the guest did not answer within {timeout:g} s") from None
+            raise _failed(f"the guest did not answer within {timeout:g} s", NEEDS_PYTHON) from None
         if isinstance(error, ValueError | RecursionError):
             raise _failed(f"the guest announced itself with nonsense: {error}") from error
         failure = backend.failure(channel)

@@ -523,6 +523,9 @@ class Channel:
                     return
                 except HermesError as error:
                     last = str(error)
+                except Exception as error:
+                    self._give_up(_broke(error))
+                    raise
                 why = await self._backend.diagnose(reason)
                 if why:
                     self._give_up(_gone(why))
@@ -589,6 +592,14 @@ def _gone(reason: str) -> Callable[[], HermesError]:
         f"the sandbox is gone: {reason}",
         reason=reason,
         hint="What ran in it was not run again. Open a new sandbox to go on.",
+    )
+
+
+def _broke(error: Exception) -> Callable[[], HermesError]:
+    return lambda: Unreachable(
+        f"the link was lost, and hermes failed to make it again: {error!r}",
+        reason=repr(error),
+        hint="This is a fault in hermes or in the backend. What runs in the sandbox goes on; open it again.",
     )
 
 

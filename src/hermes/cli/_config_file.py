@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hermes.config import _file, home
+from hermes.config import _file, home, make_private
 from hermes.config._load import problems, sources
 from hermes.config._source import decoded, parse, read_bytes
 from hermes.errors import ConfigError, HermesError
@@ -60,7 +60,7 @@ def edit() -> int:
 def _draft(data: bytes) -> Path:
     state = home() / "state"
     try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(state)
         fd, name = tempfile.mkstemp(dir=state, prefix="config-", suffix=".yaml")
     except OSError as error:
         raise ConfigError(f"{state} cannot be written: {error.strerror}; nothing was changed") from error

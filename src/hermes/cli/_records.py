@@ -127,7 +127,9 @@ async def prune_all(backend: str | None, *, dry_run: bool) -> tuple[list[tuple[s
         except ConfigError:  # a backend that is not installed here; `ls` says so
             continue
         except HermesError as error:
-            failures.append(error)
+            # What was never used here, and has no program here, left nothing.
+            if error.code != "backend_unavailable" or name in {one.record.backend for one in found}:
+                failures.append(error)
         else:
             done += [(name, line) for line in left]
     return done, failures

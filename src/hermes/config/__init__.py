@@ -17,7 +17,7 @@ from ._schema import (
     Ssh,
     SshHost,
 )
-from ._units import home, keep, parse_duration, parse_size, parse_value
+from ._units import given_duration, home, keep, make_private, parse_duration, parse_size, parse_value
 
 __all__ = [
     "Approvals",
@@ -36,9 +36,11 @@ __all__ = [
     "SshHost",
     "dotenv",
     "environment",
+    "given_duration",
     "home",
     "keep",
     "load",
+    "make_private",
     "parse_duration",
     "parse_size",
     "parse_value",

@@ -16,7 +16,7 @@ from hermes.errors import ConfigError
 from ._document import changed
 from ._load import problems
 from ._source import GOOD, decoded, good_copy, parse, read_bytes, read_yaml
-from ._units import home
+from ._units import home, make_private
 
 __all__ = ["change", "data", "locked", "path", "replace", "restore", "save"]
 
@@ -46,7 +46,7 @@ def locked() -> Iterator[None]:
     """
     state = home() / "state"
     try:
-        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(state)
     except OSError as error:
         raise ConfigError(f"{state} cannot be made: {error.strerror}; nothing was changed") from error
     with Lock(state / "config.lock", timeout=PATIENCE):
@@ -122,7 +122,7 @@ def replace(target: Path, data: bytes, *, private: bool = False) -> None:
     """
     try:
         real = Path(os.path.realpath(target))
-        real.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(real.parent)
         fd, draft = tempfile.mkstemp(dir=real.parent, prefix=".config-")
         try:
             with open(fd, "wb") as file:

@@ -312,12 +312,21 @@ def _expected(wanted: Any, title: str | None) -> str:
     if get_origin(wanted) is tuple:
         return "a list of texts" if get_args(wanted)[0] is str else "a list of sections"
     if get_origin(wanted) is Annotated:
-        return _expected(get_args(wanted)[0], None) + " above 0"
+        return _expected(get_args(wanted)[0], None) + _bounds(get_args(wanted)[1:])
     if get_origin(wanted) is Literal:
         return "one of " + ", ".join(str(choice) for choice in get_args(wanted))
     return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(
         wanted, str(wanted)
     )
+
+
+def _bounds(metas: tuple[Any, ...]) -> str:
+    said = ""
+    for meta in metas:
+        if isinstance(meta, msgspec.Meta):
+            said += f" above {meta.gt:g}" if meta.gt is not None else ""
+            said += f" of at most {meta.le:g}" if meta.le is not None else ""
+    return said
 
 
 def _shown(value: Any) -> str:

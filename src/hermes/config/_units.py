@@ -37,12 +37,22 @@ def home() -> Path:
         ) from error
 
 
+def make_private(path: Path) -> None:
+    """Make a directory for this user alone; those above it that are missing too, which ``mkdir`` leaves open.
+
+    :raises OSError: it cannot be made
+    """
+    if not path.is_dir():
+        make_private(path.parent)
+        path.mkdir(0o700, exist_ok=True)
+
+
 def keep(path: Path, data: bytes) -> None:
     """Write a file of the cache, whole or not at all, in place of those with the same name before the ``-``.
 
     :raises OSError: it cannot be written
     """
-    path.parent.mkdir(0o700, parents=True, exist_ok=True)
+    make_private(path.parent)
     for old in path.parent.glob(f"{path.name.partition('-')[0]}-*.json"):
         old.unlink(missing_ok=True)
     new = path.with_name(f"{path.name}.{os.getpid()}")
@@ -69,6 +79,17 @@ def parse_duration(value: float | str) -> float:
     if not math.isfinite(seconds) or seconds < 0:
         raise ValueError(f"'{value}' is not a duration: it must be 0 or more")
     return seconds
+
+
+def given_duration(value: float | str | None, what: str) -> float | None:
+    """Return the seconds of an argument, None for none.
+
+    :raises ConfigError: it is no duration
+    """
+    try:
+        return None if value is None else parse_duration(value)
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"{what}: {error}", hint="Give seconds, or text such as 30s or 10m.") from error
 
 
 def parse_size(value: float | str) -> int:

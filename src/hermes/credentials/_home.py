@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from hermes.config import home
+from hermes.config import home, make_private
 from hermes.errors import ConfigError
 
 __all__ = ["FOLDER", "mend"]
@@ -24,9 +24,7 @@ def mend() -> list[str]:
     :raises ConfigError: it, or a file in it, belongs to another user
     """
     path = home()
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.mkdir(0o700, exist_ok=True)
+    make_private(path)
     return [line for one in (path, *_within(path)) if (line := _mended(one, path))]
 
 

@@ -18,20 +18,34 @@ def unified(
 
     :param was: what is known of both sides, for the lines about their modes
     """
-    lines = [f"--- a/{path}" if before is not None else "--- /dev/null"]
-    lines.append(f"+++ b/{path}" if now is not None else "+++ /dev/null")
+    a, b = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    lines = [f"--- {a}" if before is not None else "--- /dev/null"]
+    lines.append(f"+++ {b}" if now is not None else "+++ /dev/null")
     head = []
     if was is not None and facts is not None and (was.mode ^ facts.mode) & 0o100:
         head = [f"old mode {_mode(was)}", f"new mode {_mode(facts)}"]
     if was is not None and facts is not None and (was.kind, was.content) == (facts.kind, facts.content):
-        return "\n".join([*(head and [f"diff a/{path} b/{path}"]), *head, ""]) if head else ""
+        return "\n".join([*(head and [f"diff {a} {b}"]), *head, ""]) if head else ""
     texts = [_text(before), _text(now)]
     if None in texts:
         sizes = f"{was.size if was is not None else 0} bytes, now {facts.size if facts is not None else 0}"
-        return "\n".join([*head, f"Binary files a/{path} and b/{path} differ ({sizes})", ""])
+        return "\n".join([*head, f"Binary files {a} and {b} differ ({sizes})", ""])
     # At newlines only: splitlines knows many other ends.
     old, new = (text.split("\n") if text else [] for text in texts)
     return "\n".join([*head, *lines, ""]) + "".join(_hunks(old, new))
+
+
+def _quoted(path: str) -> str:
+    """Return a path as git writes it: one that could be taken for something else stands in quotes."""
+    if path.isprintable() and not set(path) & set('"\\'):
+        return path
+    out = ""
+    for byte in path.encode("utf-8", "surrogateescape"):
+        if byte in b'"\\':
+            out += "\\" + chr(byte)
+        else:
+            out += chr(byte) if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+    return f'"{out}"'
 
 
 def _mode(facts: Facts) -> str:

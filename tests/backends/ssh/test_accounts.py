@@ -95,7 +95,7 @@ async def test_a_machine_without_python() -> None:
             await own.host.sandbox().open()
         assert "there is no python3" in str(caught.value)
         assert own.files() == set()
-        assert own.strangers() == {}
+        assert own.left() == {}
 
 
 @pytest.mark.root_only
@@ -110,7 +110,7 @@ async def test_places_where_nothing_may_be_executed() -> None:
             assert (await box.run("echo on; false")).exit_code == 1
             job = await box.start("echo job")
             assert (await job.wait()).stdout == b"job\n"
-        assert own.strangers() == {}
+        assert own.left() == {}
         assert own.files() == set()
 
 
@@ -141,7 +141,7 @@ async def test_a_disk_that_is_full() -> None:
             assert len(long.stdout) > 100_000
             assert (await box.run("rm ~/fill; echo more >>file; cat file")).text == "more\n"
             await box.run("rm -f /tmp/fill /var/tmp/fill")
-        assert own.strangers() == {}
+        assert own.left() == {}
         assert own.files() == set()
 
 
@@ -156,7 +156,7 @@ async def test_no_room_for_the_commands_themselves() -> None:
             assert refused.value.code == "no_space"
             await box.files.remove("/dev/shm/fill")
             assert (await box.run("echo on")).text == "on\n"
-        assert own.strangers() == {}
+        assert own.left() == {}
         assert own.files() == set()
 
 
@@ -168,5 +168,5 @@ async def test_a_start_on_a_full_disk() -> None:
         before = own.files()
         with stopwatch(20), pytest.raises(hermes.HermesError, match=r"(?i)space|no directory"):
             await own.host.sandbox().open()
-        assert own.strangers() == {}
+        assert own.left() == {}
         assert own.files() == before

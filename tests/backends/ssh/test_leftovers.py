@@ -68,7 +68,7 @@ async def test_destroying_leaves_nothing(clean: Machine, hermes_home: Path, name
     assert clean.files()
     with stopwatch(5):
         await box.destroy()
-    assert clean.strangers() == {}
+    assert clean.left() == {}
     assert clean.files() == set()
     assert await asyncio.to_thread(records) == []
 
@@ -81,7 +81,7 @@ async def test_what_is_the_users_is_not_touched(clean: Machine, open_on: Open) -
         async with clean.host.sandbox(workspace=None, workdir=workdir) as box:
             await box.run("echo more >new")
         assert clean.files() > before
-        assert clean.strangers() == {}
+        assert clean.left() == {}
         await asyncio.to_thread(clean.host.run, "rm -f new project/new")
         assert clean.files() == before
 
@@ -256,7 +256,7 @@ async def test_prune_leaves_what_is_somebodys(
     await again.destroy()
     monkeypatch.setenv("HERMES_HOME", str(tmp_path / "other"))
     await (await clean.host.sandbox(name="theirs").open(create=False)).destroy()
-    assert clean.strangers() == {}
+    assert clean.left() == {}
     assert all("notes" in path or path.endswith(("/file", "/.hermes-sandboxes")) for path in clean.files())
 
 
@@ -310,4 +310,4 @@ async def test_a_socket_directory_of_somebody_else_is_not_used(clean: Machine, o
         assert (await box.run("echo in")).text == "in\n"
         await box.destroy()
     assert clean.files() == before
-    assert clean.strangers() == {}
+    assert clean.left() == {}

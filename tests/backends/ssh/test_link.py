@@ -181,7 +181,7 @@ async def test_a_client_that_sleeps(own: Machine, seconds: int) -> None:
     box = await own.host.sandbox(name=name).open(create=False)
     assert (await box.run("cat ran")).text == "ran\n"
     await box.destroy()
-    assert own.strangers() == {}
+    assert own.left() == {}
 
 
 @pytest.mark.parametrize("seconds", [0, 4], ids=["at-once", "after-a-while"])
@@ -204,7 +204,7 @@ async def test_a_machine_that_is_restarted(own: Machine, open_on: Open, seconds:
     again = await open_on(own.host, name="restarted", **LINK)
     assert (await again.run("cat ran")).text == "ran\n"
     await again.destroy()
-    assert own.strangers() == {}
+    assert own.left() == {}
 
 
 @pytest.mark.parametrize("command", ["sleep {}", "trap '' TERM; (setsid sleep {} &); sleep {} | sleep {}"])

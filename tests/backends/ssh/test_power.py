@@ -68,7 +68,7 @@ async def test_it_is_woken_when_it_sleeps_and_only_then(own: Machine, power: Pow
     assert power.log == ["on"]
     assert (await box.run("uname -n")).text == "own\n"
     await box.destroy()
-    assert own.strangers() == {}
+    assert own.left() == {}
 
 
 async def test_a_suspended_one_is_released_and_goes_on_where_it_was(
@@ -83,7 +83,7 @@ async def test_a_suspended_one_is_released_and_goes_on_where_it_was(
     assert power.log == ["off", "on"]
     assert (await again.run("cat file")).text == "kept\n"
     await again.destroy()
-    assert own.strangers() == {}
+    assert own.left() == {}
     assert own.files() == set()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,7 @@ async def test_hosts_on_the_way(open_on: Open) -> None:
         box = await open_on(inner, jump=own.host.alias)
         assert (await box.run("uname -n")).text == "own\n"
         await box.destroy()
-        assert own.strangers() == {}
+        assert own.left() == {}
 
 
 async def test_several_machines_by_name(host: Host, hermes_home: Path) -> None:
@@ -191,3 +192,16 @@ async def test_what_it_can_do_is_told_without_a_host() -> None:
     can = SshBackend(Spec(name="any", id="0" * 16), Config()).capabilities
     assert can.isolation == "remote"
     assert not can.suspend
+
+
+@pytest.mark.parametrize("what", ["key", "config_file"])
+async def test_a_file_that_is_not_there_is_said(host: Host, tmp_path: Path, what: str) -> None:
+    with pytest.raises(hermes.BackendError, match=f"ssh.{what} is .*, which is no file; nothing was tried"):
+        await hermes.Sandbox("ssh", **host.options(**{what: str(tmp_path / "none")})).open()
+
+
+async def test_a_key_may_have_any_name(host: Host, tmp_path: Path) -> None:
+    odd = tmp_path / "a key of %h"
+    shutil.copy(host.key, odd)
+    async with hermes.Sandbox("ssh", **host.options(key=str(odd))) as box:
+        assert (await box.run("id -un")).text == f"{host.user}\n"

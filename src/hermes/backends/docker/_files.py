@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hermes.channel.boot import as_file
-from hermes.config import home
+from hermes.config import home, make_private
 from hermes.credentials import stage
 from hermes.errors import BackendError, HermesError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
-from .._workspace import copy_skills, make_private, packed_skills, remove_trees
+from .._workspace import copy_skills, make_own, packed_skills, remove_trees
 from ..base import Spec
 from ._container import BOOT, CREDENTIALS, HOME, RUN, WORKSPACE
 from ._engine import Facts
@@ -60,9 +60,9 @@ class Files:
         assert self.host_uid is not None
         gid = os.getegid() if self.host_uid == os.geteuid() else self.host_uid
         self.kept = self._base.exists()
-        self._base.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(self._base)
         for name, _ in self._own:
-            make_private(self._base / name, self.host_uid, gid)
+            make_own(self._base / name, self.host_uid, gid)
         if self._plan.skills == "copy":
             copy_skills(self._base / "home" / ".hermes" / "skills", self.host_uid, gid)
         if self.credentials is not None:
@@ -129,7 +129,7 @@ class Files:
         text = profile_for(self._facts, self._plan.args)
         if text is None:
             return []
-        self._base.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(self._base)
         path = self._base / "seccomp.json"
         path.write_text(text)
         return ["--security-opt", f"seccomp={path}"]

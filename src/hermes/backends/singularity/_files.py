@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from hermes.channel.boot import as_file
-from hermes.config import home
+from hermes.config import home, make_private
 from hermes.credentials import stage
 from hermes.errors import HermesError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
-from .._workspace import copy_skills, make_private, remove_trees
+from .._workspace import copy_skills, make_own, remove_trees
 from ..base import Spec
 from ._options import CAPABILITIES, CREDENTIALS, HOME, RUN, SCRATCH, WORKSPACE, Bind
 from ._plan import Plan
@@ -80,7 +80,7 @@ class Files:
     def make(self, spec: Spec, plan: Plan) -> None:
         """Make the directories; those that are there, of the same sandbox, are used. Blocks."""
         uid, gid = os.geteuid(), os.getegid()
-        self.base.parent.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(self.base.parent)
         self.base.mkdir(0o700, exist_ok=True)
         mark = {
             "id": spec.id,
@@ -94,7 +94,7 @@ class Files:
         write(self.base / MARK, json.dumps(mark))
         for name in (*OWN, "tmp", *(("overlay",) if spec.persistent else ())):
             if name != "workspace" or plan.here is None:
-                make_private(self.base / name, uid, gid)
+                make_own(self.base / name, uid, gid)
         if plan.skills == "copy":
             copy_skills(self.base / "home" / ".hermes" / "skills", uid, gid)
         idle = 0.0 if spec.keep else max(1.0, spec.lifetime.idle_stop - spec.lifetime.idle_guest)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes._lock import Lock
-from hermes.config import home
+from hermes.config import home, make_private
 from hermes.errors import BackendError, ConfigError, HermesError
 
 from .._command import run_client
@@ -103,7 +103,7 @@ async def ensure(
     made = cache / f"{key}.sif"
     if not renew and await asyncio.to_thread(made.exists):
         return str(made)
-    await asyncio.to_thread(lambda: cache.mkdir(0o700, parents=True, exist_ok=True))
+    await asyncio.to_thread(lambda: make_private(cache))
     async with _alone(cache / f"{key}.lock", progress):
         if renew or not await asyncio.to_thread(made.exists):
             await _convert(client, image, made, progress)

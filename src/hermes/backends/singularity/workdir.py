@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from hermes.config import home
+from hermes.config import home, make_private
 from hermes.errors import BackendError
 
 __all__ = ["candidates", "choose"]
@@ -62,7 +62,7 @@ def choose() -> tuple[Path, list[tuple[str, str]]]:
 def _unusable(path: Path) -> str:
     """Return why a directory cannot be used, empty when it can."""
     try:
-        path.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(path)
         # Written to, since permissions alone tell nothing of quotas and read-only mounts.
         with tempfile.TemporaryFile(dir=path) as file:
             file.write(b"x")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes.channel.boot import ask
-from hermes.config import Config, home
+from hermes.config import Config, home, make_private
 from hermes.errors import BackendError, ConfigError, HermesError
 
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
@@ -231,7 +231,7 @@ def owner() -> str:
     try:
         return path.read_text("ascii").strip()
     except OSError:
-        path.parent.mkdir(0o700, parents=True, exist_ok=True)
+        make_private(path.parent)
         with open(path, "x", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(os.urandom(8).hex())
         return path.read_text("ascii").strip()

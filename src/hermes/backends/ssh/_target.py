@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.config import Ssh, SshHost, home, section
+from hermes.config import Ssh, SshHost, home, make_private, section
 from hermes.errors import BackendError, ConfigError
 
 __all__ = ["Target", "target_for"]
@@ -65,7 +65,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
         for key, value in forced.items():
             argv += ["-o", f"{key}={value}"]
         if s.key:
-            argv += ["-o", "IdentitiesOnly=yes", "-i", os.path.expanduser(s.key)]
+            argv += ["-o", "IdentitiesOnly=yes", "-i", _key_file(s.key)]
         if s.jump:
             argv += ["-J", s.jump]
         if s.port:
@@ -114,6 +114,18 @@ def target_for(options: Mapping[str, Any], config: Ssh, at: Mapping[str, Any] | 
     return Target(host=host, user=user, settings=settings)
 
 
+def _key_file(named: str) -> str:
+    """Return the path of a key as ssh takes it, which reads more into a percent sign.
+
+    :raises BackendError: it is no file
+    """
+    path = os.path.expanduser(named)
+    # A key on a token or in an agent is named by its public half.
+    if not os.path.isfile(path) and not os.path.isfile(f"{path}.pub"):
+        raise BackendError(f"ssh.key is {path}, which is no file; nothing was tried")
+    return path.replace("%", "%%")
+
+
 def _config(settings: SshHost) -> Path:
     """Return the configuration file for ssh: the user's and the system's own, and what holds where they say
     nothing.
@@ -138,7 +150,7 @@ Match all
             return path
     except OSError:
         pass
-    folder.mkdir(0o700, parents=True, exist_ok=True)
+    make_private(folder)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     with open(draft, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(text)

@@ -91,7 +91,11 @@ async def test_closing_a_busy_session(box: Sandbox) -> None:
     running = asyncio.create_task(shell.run(f"echo begun; sleep {mark}"))
     await eventually(lambda: pids(box, mark))
     queued = asyncio.create_task(shell.run("touch never"))
-    await asyncio.sleep(0.05)
+
+    async def waits() -> bool:
+        return any(one.name == "busy" and one.queued for one in await box.sessions())
+
+    await eventually(waits)
     with stopwatch(3):
         await shell.close()
         first, second = await running, await queued
