@@ -76,7 +76,7 @@ async def test_true_over_loopback() -> None:
     report(
         "ssh_true",
         [mux, fresh],
-        time=goal(mux.hermes.median <= 0.001, "median at most 1 ms"),
+        time=goal(mux.hermes.median <= 0.0008, "median at most 0.8 ms"),
         against_shared=goal(mux.ratio <= 0.1, "at most a tenth of a shared ssh"),
         against_fresh=goal(fresh.ratio <= 0.01, "at most a hundredth of a fresh ssh"),
     )
