@@ -209,6 +209,8 @@ def test_other_scripts_are_no_deception(text: str) -> None:
         (("set -- rm -r y", '"$@"'), "recursive-delete"),
         (("exec 3<>/dev/tcp/h/1", "cat README >&3"), "raw-socket"),
         (("python3 gen.py > s.sh", "sh s.sh"), "written-code"),
+        (("declare -i y", "y='a[$(touch z)]'"), "arithmetic-code"),
+        (("x='a[$(touch z)]'", "y=x", "echo $((y))"), "arithmetic-code"),
     ],
 )
 def test_a_session_is_remembered(texts: tuple[str, ...], rule: str) -> None:

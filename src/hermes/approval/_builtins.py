@@ -9,6 +9,7 @@ from functools import partial
 import msgspec
 
 from . import _marks as marks
+from ._assign import attributes, settled
 from ._call import Call
 from ._lazy import Lazy
 from ._marks import ENVIRON, SECRET, SPLIT, UNKNOWN
@@ -50,8 +51,7 @@ def printf(run: Interpreter, call: Call) -> str:
     text = format_text(words[0], words[1:]) if words else ""
     if variable:
         name = re.match(r"[A-Za-z_]\w*", variable)
-        if "$(" in variable or "`" in variable:
-            run.expand.check_arithmetic(variable)
+        run.expand.check_subscript(variable)
         if name:
             if name.group() == variable:
                 run.set(variable, text)
@@ -162,23 +162,24 @@ def declare(run: Interpreter, call: Call) -> str:
             held = run.state.variables.get(name[:-1])
             name, value = name[:-1], (held if isinstance(held, str) else UNKNOWN) + value
         plain = re.match(r"[A-Za-z_]\w*", name)
-        if "$(" in name or "`" in name:
-            run.expand.check_arithmetic(name)
-        if not equals or plain is None:
+        run.expand.check_subscript(name)
+        if plain is None:
             continue
+        attributes(run, words, plain.group())
         if "n" in flags and call.argv[0] != "export":
+            run.expand.check_subscript(value)
             run.state.variables.pop(plain.group(), None)
-            run.state.variables["&" + plain.group()] = value if value.isidentifier() else "RANDOM"
+            run.state.variables["&" + plain.group()] = (
+                value if value.isidentifier() or not equals else "RANDOM"
+            )
+            continue
+        if not equals:
             continue
         if ("a" in flags or "A" in flags) and value.startswith("("):
             run.state.variables[plain.group()] = [SPLIT]
             continue
-        if "i" in flags:
-            run.expand.check_arithmetic(value)
-        if "l" in flags and not marks.marked(value):
-            value = value.lower()
-        elif "u" in flags and not marks.marked(value):
-            value = value.upper()
+        run.state.variables[plain.group()] = value
+        value = settled(run, plain.group(), value)
         run.state.variables[plain.group()] = value if plain.group() == name else [value, UNKNOWN]
         changed[name] = value
     if changed:
@@ -200,8 +201,7 @@ def unset(run: Interpreter, call: Call) -> str:
     for word in call.argv[1:]:
         if word.startswith("-"):
             continue
-        if "$(" in word or "`" in word:
-            run.expand.check_arithmetic(word)
+        run.expand.check_subscript(word)
         if "-f" in call.argv:
             run.state.functions.pop(word, None)
         else:
@@ -247,8 +247,7 @@ def read(run: Interpreter, call: Call) -> str:
         run.state.variables[array] = pieces
         return ""
     for number, name in enumerate(names or ["REPLY"]):
-        if "$(" in name or "`" in name:
-            run.expand.check_arithmetic(name)
+        run.expand.check_subscript(name)
         if not names or len(names) == 1:
             run.set(name, line.strip(" \t"))
             continue
@@ -458,6 +457,13 @@ def bind(run: Interpreter, call: Call) -> str:
     return ""
 
 
+def wait(run: Interpreter, call: Call) -> str:
+    for index, word in enumerate(call.argv[1:-1], 1):
+        if word[:1] == "-" and word[-1:] == "p":
+            run.expand.check_subscript(call.argv[index + 1])
+    return ""
+
+
 def nothing(run: Interpreter, call: Call) -> str:
     return ""
 
@@ -500,8 +506,9 @@ BUILTINS: dict[str, Handler] = {
     "hash": hash_,
     "complete": complete,
     "compgen": complete,
+    "wait": wait,
     **dict.fromkeys(
-        marks.names("true false : exit return break continue wait sleep kill umask"),
+        marks.names("true false : exit return break continue sleep kill umask"),
         nothing,
     ),
 }

@@ -20,6 +20,7 @@ from . import _loads as loads
 from . import _marks as marks
 from . import _paths as paths
 from ._assign import assign as assigned
+from ._assign import attributes, settle
 from ._call import Call, Sink
 from ._expand import Expander, fits, matches
 from ._lazy import Lazy
@@ -360,6 +361,9 @@ class Interpreter:
         try:
             for value in values:
                 self.state.variables[node.name] = value.replace(SPLIT, UNKNOWN)
+                settle(self)
+                if "&" + node.name in self.state.variables:
+                    self.expand.check_subscript(value)
                 out.append(self._twice(partial(self.run, node.body, stdin)))
         finally:
             self.forever -= crowd and node.words is not None and many(node.words)
@@ -410,11 +414,11 @@ class Interpreter:
             text = self.expand.text(word)
             if "[" in text or "$(" in text:
                 self.expand.check_arithmetic(text)
-        texts = [word.simple for word in node.words]
-        for index, operator in enumerate(texts):
-            if operator in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
-                for near in texts[max(0, index - 1) : index + 2]:
-                    self.expand.check_arithmetic(near or "")
+        for index, word in enumerate(node.words):
+            if word.simple in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
+                for near in node.words[max(0, index - 1) : index + 2]:
+                    self.expand.check_arithmetic(self.expand.text(near))
+        settle(self)
         for word in node.words:
             for part in word.parts:
                 if isinstance(part, Arith):
@@ -577,6 +581,7 @@ class Interpreter:
                     self.state.descriptors[one.fd] = UNKNOWN + REMOTE if network else self.reading(path)
         if node.arrays:
             for assign in node.arrays:
+                attributes(self, argv, assign.name)
                 assigned(self, assign, None)
         if env:
             saved = {name: self.state.variables[name] for name in env if name in self.state.variables}
@@ -586,6 +591,7 @@ class Interpreter:
             self.state.variables.update(saved)
         else:
             out = self.call(call)
+        settle(self)
         self.state.last = argv[-1]
         return self._into(files, out, call) if files else out
 
