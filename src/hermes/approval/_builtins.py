@@ -464,6 +464,20 @@ def wait(run: Interpreter, call: Call) -> str:
     return ""
 
 
+def jobs(run: Interpreter, call: Call) -> str:
+    if call.argv[1:2] == ["-x"] and len(call.argv) > 2:
+        return run.call(msgspec.structs.replace(call, argv=call.argv[2:]))
+    return UNKNOWN
+
+
+def fix(run: Interpreter, call: Call) -> str:
+    """What ``fc`` edits or repeats is in the history, which is not known."""
+    flags = "".join(one[1:] for one in call.argv[1:] if re.fullmatch(r"-[a-z]+", one))
+    if "l" not in flags or "s" in flags:
+        run.note("unknown-code", "runs commands of the history again")
+    return UNKNOWN
+
+
 def nothing(run: Interpreter, call: Call) -> str:
     return ""
 
@@ -507,6 +521,8 @@ BUILTINS: dict[str, Handler] = {
     "complete": complete,
     "compgen": complete,
     "wait": wait,
+    "jobs": jobs,
+    "fc": fix,
     **dict.fromkeys(
         marks.names("true false : exit return break continue sleep kill umask"),
         nothing,

@@ -22,6 +22,7 @@ from ._options import options_of
 from ._run import Interpreter
 
 MAX_CODE = 10_000
+_AGENT_SCRIPT = Lazy(r"(?:^|/)hermes(?:_cli)?(?:/__main__\.py|/cli/?\w*\.py|/)?$")
 STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 # What hands a literal text to a shell, in any of these languages.
 _RUNS = Lazy(
@@ -408,16 +409,20 @@ class Python(Inline):
 
     def __call__(self, run: Interpreter, call: Call) -> str:
         words = call.argv[1:]
+        value = False
         for index, word in enumerate(words):
-            if word[:1] != "-":
+            if value or word in ("-W", "-X", "--check-hash-based-pycs", "-Q"):
+                value = not value
+                continue
+            if word[:1] != "-" or re.fullmatch(r"-[a-zA-Z]*c", word):
                 break
-            if word == "-m" or re.fullmatch(r"-[a-zA-Z]*m", word):
-                return self.module(run, call, words[index + 1 :])
-            if re.fullmatch(r"-[a-zA-Z]*c", word) or word in ("-W", "-X"):
-                if word in ("-W", "-X"):
-                    continue
-                break
+            module = re.fullmatch(r"-[bBdEiIOPqRsStuvVx3?]*m(.*)", word, re.DOTALL)
+            if module:
+                joined = [module.group(1)] if module.group(1) else []
+                return self.module(run, call, joined + words[index + 1 :])
         _, rest = options_of(words, self.valued)
+        if rest and _AGENT_SCRIPT.search(rest[0]):
+            return run.call(msgspec.structs.replace(call, argv=["hermes", *rest[1:]]))
         if rest and rest[0].endswith("manage.py") and rest[1:2] in (["shell"], ["shell_plus"]):
             for index, word in enumerate(rest[:-1]):
                 if word in ("-c", "--command"):
@@ -428,6 +433,12 @@ class Python(Inline):
         if not words:
             return UNKNOWN
         name, rest = words[0], words[1:]
+        if name.partition(".")[0] in ("hermes", "hermes_cli"):
+            return run.call(msgspec.structs.replace(call, argv=["hermes", *rest]))
+        if name in ("runpy", "trace", "cProfile", "profile", "pdb", "coverage", "debugpy"):
+            inner = rest[rest.index("-m") + 1 :] if "-m" in rest else rest if name == "runpy" else []
+            if inner:
+                return self.module(run, call, inner)
         if name in (
             "pdb",
             "trace",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import msgspec
 
@@ -386,6 +387,12 @@ def locate(run: Interpreter, call: Call) -> str:
 
 def history(run: Interpreter, call: Call) -> str:
     """What was typed before: it may hold secrets, as the environment may."""
+    words = call.argv[1:]
+    options = [one for one in words if re.fullmatch(r"-[a-z]+", one)]
+    if any("s" in one for one in options):
+        run.subshell(partial(run.script, marks.plain(" ".join(words[len(options) :]))), captured=True)
+    if any("r" in one or "n" in one for one in options):
+        run.note("unknown-code", "takes commands into the history that are not known")
     return UNKNOWN + ENVIRON
 
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 24
 BINARY = "\x7fELF"
+_VERSIONED = Lazy(r"(?:python|pypy|perl|ruby|php)[\d.]+[tm]?")
 _BINARY = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
 MAX_ROUNDS = 12
@@ -665,6 +666,8 @@ class Interpreter:
         if self.trusted is not None and base in self.trusted.names and self.trusted.meets(call):
             return ""
         handler = self.handlers.get(base)
+        if handler is None and _VERSIONED.fullmatch(base):
+            handler = self.handlers.get(base.rstrip("0123456789.tm"))
         if handler is None:
             handler = self.handlers["<other>"]
         self.depth += 1
