@@ -13,6 +13,7 @@ from ._assign import attributes, settled
 from ._call import Call
 from ._lazy import Lazy
 from ._marks import ENVIRON, SECRET, SPLIT, UNKNOWN
+from ._nodes import written
 from ._run import Interpreter
 from ._words import ansi_unescape
 
@@ -357,6 +358,8 @@ def source(run: Interpreter, call: Call) -> str:
         text: str | None = call.stdin if call.stdin is not None else UNKNOWN
     else:
         text = run.state.files.get(path)
+        if text is None and marks.globbed(path):
+            text = written(run.state, path)
     if text is None:
         if run.sink.secret(path):
             return ""

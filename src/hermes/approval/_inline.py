@@ -18,6 +18,7 @@ from ._carriers import unseen as _unseen
 from ._carriers import written
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
+from ._nodes import python_module
 from ._options import options_of
 from ._run import Interpreter
 
@@ -204,9 +205,14 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("code-runs", f"{language} code that runs what is not known")
     for expression in (_WRITES, _OPENS_RUBY):
         for match in list(expression.finditer(code))[:20]:
-            run.sink.redirect(">", run.path(match.group(1) or match.group(2) or "x", call.cwd), UNKNOWN, call)
+            path = run.path(match.group(1) or match.group(2) or "x", call.cwd)
+            run.sink.redirect(">", path, UNKNOWN, call)
+            if not match.group().startswith(("rename", "chmod", "copy", "move", "symlink")):
+                run.state.write(path, UNKNOWN)
     for match in list(_OPENS.finditer(code))[:20]:
-        run.sink.redirect(">", run.path(match.group(2).strip(), call.cwd), UNKNOWN, call)
+        path = run.path(match.group(2).strip(), call.cwd)
+        run.sink.redirect(">", path, UNKNOWN, call)
+        run.state.write(path, UNKNOWN)
     for match in list(PATHS.finditer(code))[:50]:
         if run.sink.secret(run.path(match.group(1), call.cwd)):
             run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
@@ -471,6 +477,9 @@ class Python(Inline):
                 for one in operands:
                     self.look(run, call, one)
             return UNKNOWN
+        held = python_module(run, call, name)
+        if held is not None:
+            return self.look(run, call, held)
         if name in ("pip", "pytest", "venv", "twine", "poetry", "build", "flit", "hatch", "black", "mypy"):
             return run.call(msgspec.structs.replace(call, argv=[name, *rest]))
         return marks.kinds(call.stdin or "")

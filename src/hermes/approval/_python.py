@@ -16,6 +16,7 @@ from ._carriers import _ALL_MARKS
 from ._inline import told
 from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
+from ._nodes import python_module
 from ._run import Interpreter
 
 _SHELL = frozenset(
@@ -187,6 +188,16 @@ class _Reader:
         return "".join(self.printed) or UNKNOWN
 
     def imported(self, name: str) -> None:
+        run, module = self.run, name
+        while module and run.state.files:
+            held, following = python_module(run, self.call, module), (f"import {module}", 0)
+            if held is not None and following not in run.active:
+                run.active.append(following)
+                try:
+                    python(run, self.call, held)
+                finally:
+                    run.active.pop()
+            module = module.rpartition(".")[0]
         if _SECRET_IMPORTS.match(name):
             self.run.note("agent-control", "Python code that reaches into the agent's approval")
 
