@@ -219,6 +219,22 @@ def test_a_session_is_remembered(texts: tuple[str, ...], rule: str) -> None:
     assert judge(texts[-1]).rule != rule or texts[-1].startswith("rm ")
 
 
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("cat /srv/own/.env", "ask"),
+        ("cd /srv/own && cat .env", "ask"),
+        ("cp /srv/own/auth.json x", "ask"),
+        ("cat /srv/own/.e*", "ask"),
+        ("echo x > /srv/own/config.yaml", "ask"),
+        ("cat /srv/own/config.yaml", "allow"),
+        ("cat /srv/owner/notes", "allow"),
+    ],
+)
+def test_hermes_own_directory_may_be_anywhere(text: str, action: str) -> None:
+    assert judge(text, agent_home="/srv/own").action == action
+
+
 def test_a_subshell_leaves_the_session_alone() -> None:
     assert session("(cd /etc; x=rm)", "echo y > motd").action == "allow"
     assert session("(cd /etc)", "pwd").programs[0].cwd == "~/project"

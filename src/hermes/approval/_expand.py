@@ -344,6 +344,8 @@ class Expander:
             return UNKNOWN
         if name == "PPID":
             return UNKNOWN + marks.PIDS
+        if name == "XDG_RUNTIME_DIR":
+            return "/run/user/" + UNKNOWN
         if name == "HERMES_HOME":
             return self.home + "/.hermes"
         if secret_name(name):

@@ -61,7 +61,6 @@ class Policy:
     ) -> None:
         self.rules = rules
         self.user = user
-        self.classes = classes
         self.quiet = read_only
         self.home = home
         self.workspace = workspace
@@ -69,6 +68,9 @@ class Policy:
         # A sandbox's private workspace lies among the agent's files, and is not one of them.
         inside = agent_home is not None and workspace.startswith(agent_home + "/")
         self._own_workspace = workspace + "/" if inside else ""
+        self.classes: paths.Classes | paths.Homed = classes
+        if agent_home and agent_home != "~/.hermes":
+            self.classes = paths.Homed(classes, agent_home, self._own_workspace)
         self.held: Mapping[str, str] = {}
         self.sudo_password = sudo_password
         self.allow_regenerable = allow_regenerable
