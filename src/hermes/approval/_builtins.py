@@ -263,6 +263,11 @@ def read(run: Interpreter, call: Call) -> str:
             run.state.variables[name] = pieces[number] if number < len(pieces) else ""
     if names and len(names) == 1 and len(pieces_of) > 1:
         run.state.variables[names[0]] = marks.output(marks.kinds(text))
+    if run.looped and marks.unknown(text):
+        for name in names or ["REPLY"]:
+            held = run.state.variables.get(name)
+            if isinstance(held, str) and marks.unknown(held):
+                run.state.variables[name] = held + marks.FOUND  # each of a list, one after the other
     return ""
 
 

@@ -11,7 +11,7 @@ from . import _growth as growth
 from . import _marks as marks
 from ._call import Call
 from ._carriers import Handler, Wrapper, carried, told, written
-from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, shell, text, unescape
+from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, rpm, shell, text, unescape
 from ._inline import told as told_code
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
@@ -783,6 +783,7 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(("coverage", "kernprof", "scalene", "viztracer", "pyinstrument"), profiled),
     "nodemon": options("--exec", "-x"),
     "cmake": cmake,
+    **dict.fromkeys(("rpm", "rpmbuild", "rpmspec"), rpm),
     "fzf": fzf,
 }
 CODE = {name: handler for name, handler in CODE.items() if not name.endswith("-x")}

@@ -345,6 +345,8 @@ class Inline:
     def __call__(self, run: Interpreter, call: Call) -> str:
         codes, rest = self.codes(call.argv[1:])
         out = UNKNOWN
+        if len(codes) > 1:
+            codes = ["\n".join(codes)]
         for code in codes:
             out = self.look(run, call, code)
         if codes:
@@ -408,6 +410,19 @@ class Inline:
 
     def look(self, run: Interpreter, call: Call, code: str) -> str:
         return text(run, call, code, self.language)
+
+
+def rpm(run: Interpreter, call: Call) -> str:
+    """What stands in a macro between ``%(`` and its end is run by a shell."""
+    for word in call.argv[1:]:
+        for match in list(re.finditer(r"%\((.*)\)", word, re.DOTALL))[:5]:
+            shell(run, call, match.group(1))
+        for match in list(re.finditer(r"%\{lua:(.*)\}", word, re.DOTALL))[:5]:
+            run.handlers["lua"](run, msgspec.structs.replace(call, argv=["lua", "-e", match.group(1)]))
+    from ._programs import PROGRAMS
+
+    inner = PROGRAMS.get(call.name)
+    return inner(run, call) if inner else UNKNOWN
 
 
 class Python(Inline):

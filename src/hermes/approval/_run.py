@@ -58,6 +58,9 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 24
 BINARY = "\x7fELF"
+# Of what these print only that without an operand is for a shell; others start a command.
+_VIEWS = frozenset(("lesspipe", "lesspipe.sh"))
+_AGENTS = frozenset(("ssh-agent", "gpg-agent"))
 _VERSIONED = Lazy(r"(?:python|pypy|perl|ruby|php)[\d.]+[tm]?")
 _BINARY = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
@@ -101,6 +104,7 @@ class Interpreter:
         self.active: list[tuple[str, int]] = []
         self.parallel = 0
         self.forever = 0
+        self.looped = 0  # in the condition of how many loops
         self.growing = 0  # how many loops go on for ever
         self.source = ""
         self.defined: dict[str, Node] = {}
@@ -340,10 +344,19 @@ class Interpreter:
         self.forever += endless
         self.growing += growing
         try:
-            return self._twice(lambda: joined([self.run(node.condition, stdin), self.run(node.body, stdin)]))
+            return self._twice(
+                lambda: joined([self._head(node.condition, stdin), self.run(node.body, stdin)])
+            )
         finally:
             self.forever -= endless
             self.growing -= growing
+
+    def _head(self, condition: Seq, stdin: str | None) -> str:
+        self.looped += 1
+        try:
+            return self.run(condition, stdin)
+        finally:
+            self.looped -= 1
 
     def _for(self, node: For, stdin: str | None) -> str:
         values = self.expand.fields(node.words) if node.words is not None else None
@@ -664,7 +677,10 @@ class Interpreter:
         if "/" in name and self.state.files and self._own(call):
             return UNKNOWN
         if self.trusted is not None and base in self.trusted.names and self.trusted.meets(call):
-            return ""
+            if base in _AGENTS:
+                self.handlers[base](self, call)  # what it starts
+            if base not in _VIEWS or len(argv) == 1:
+                return ""
         handler = self.handlers.get(base)
         if handler is None and _VERSIONED.fullmatch(base):
             handler = self.handlers.get(base.rstrip("0123456789.tm"))
