@@ -137,6 +137,33 @@ async def test_history_is_asked_about(judge: Small) -> None:
     assert lines(judge) == ["\x1b[A\n"]
 
 
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("!!", True),
+        ("^ls^rm", True),
+        ("!ls:s/ls/rm/", True),
+        ("echo x!y", True),
+        ('echo "x!y"', True),
+        ("ls; !-2", True),
+        ("echo '!x'", False),
+        ('echo "done!"', False),
+        ("[ 1 != 2 ]", False),
+        ("! ls", False),
+        ("echo \\!x $! ${!x} [!a]", False),
+        ("echo a^b^", False),
+    ],
+)
+async def test_what_a_shell_takes_from_its_history_is_asked(text: str, asked: bool) -> None:
+    for reader, tty in (("bash", True), ("/bin/bash -l", True), ("bash", False), ("cat", True)):
+        typed = Typed(Gate(Small(), Place(backend="local", cwd="/w")), reader, tty=tty)
+        if asked and tty and "bash" in reader:
+            with pytest.raises(Refused, match="history"):
+                await typed.approve(f"{text}\n".encode())
+        else:
+            await typed.approve(f"{text}\n".encode())
+
+
 async def test_ctrl_c_means_nothing_where_there_is_no_terminal(judge: Small) -> None:
     typed = Typed(Gate(judge, Place(backend="local")), "bash", tty=False)
     await typed.approve(b"echo \x03; rm ")

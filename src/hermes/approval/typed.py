@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from . import INTERPRETER, Request
+from . import INTERPRETER, SHELLS, Decision, Request
 from ._line import Line
 from ._parser import Parser
 from ._syntax import Unparsable
@@ -46,10 +46,17 @@ class Typed:
         text = whole.decode("utf-8", "replace").replace("\r", "\n")
         if not _SILENT.fullmatch(text):
             request = self._request(text)
-            decision = await self._gate.check(request, self._state)
+            decision = await self._gate.decide(request, self._state)
+            if decision.action == "allow" and self._tty and self._is_shell() and _recalls(text):
+                decision = Decision(action="ask", reason=RECALLS, rule="unknown-code", after=decision.after)
+            decision = await self._gate.check(request, self._state, decision)
             if _ENTER.search(text):
                 self._state = decision.after
         self._pending = _open_line(whole)[-MAX_STDIN:]
+
+    def _is_shell(self) -> bool:
+        words = self._reader.split(maxsplit=1)
+        return not words or words[0].rpartition("/")[2].lstrip("-") in SHELLS
 
     def _request(self, text: str) -> Request:
         cwd = self._cwd if self._state is None else self._gate.plain(getattr(self._state, "cwd", None))
@@ -115,12 +122,31 @@ class Typed:
         return True
 
 
+RECALLS = "the shell puts text of its history here, which is not known"
 # Beginnings of a command of several lines that are kept: one that cannot be read at all must not hide
 # those which follow it.
 OPEN = 8
 _ENTER = re.compile(r"[\n\x0f]")
 # Keys that do nothing by themselves: white space, control characters, cursor keys.
 _SILENT = re.compile(r"(?:\x1b[\[O][0-9;]*[A-Za-z~]|[\x00-\x09\x0b-\x20\x7f])*|\s*")
+
+
+def _recalls(text: str) -> bool:
+    """Say whether a shell at a terminal would put text of its history in a line: ``!x``, ``^a^b``."""
+    quote = ""
+    escaped = False
+    for index, sign in enumerate(text):
+        if escaped or (sign == "\\" and quote != "'"):
+            escaped = not escaped
+        elif sign in "'\"" and quote in ("", sign):
+            quote = "" if quote else sign
+        elif sign == "^" and (index == 0 or text[index - 1] == "\n"):
+            return True
+        elif sign == "!" and quote != "'":
+            before, after = text[max(0, index - 1) : index], text[index + 1 : index + 2]
+            if after.strip() and after not in ("=", "(", quote) and before not in ("$", "[", "{", "#"):
+                return True
+    return False
 
 
 def _open_line(whole: bytes) -> bytes:
