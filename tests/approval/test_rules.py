@@ -136,6 +136,40 @@ def test_an_allow_does_not_lift_what_is_blocked_nor_what_a_redirection_does() ->
 
 
 @pytest.mark.parametrize(
+    ("allow", "command", "action"),
+    [
+        ("git push origin *", "git push origin main", "allow"),
+        ("git push origin *", "git push origin --force", "ask"),
+        ("git push origin *", "git push origin main -f", "ask"),
+        ("git push origin *", "git -c core.sshCommand=X push origin", "ask"),
+        ("git push origin *", "git --exec-path=/tmp/x push origin", "ask"),
+        ("git push --force *", "git push --force origin", "allow"),
+        ("git push --force *", "git push -f origin", "allow"),
+        ("git push -f *", "git push --force origin", "allow"),
+        ("git push --force *", "git -c core.sshCommand=X push -f origin", "ask"),
+        ("git *", "git push --force", "allow"),
+        ("git *", "git -c core.sshCommand=X push", "ask"),
+        ("tar *", "tar xf x --checkpoint=1 --checkpoint-action=exec=sh", "ask"),
+        ("docker compose down *", "docker compose down -v", "ask"),
+        ("docker compose down -v", "docker compose down -v", "allow"),
+        ("systemctl restart x", "systemctl restart --no-block x", "allow"),
+        ("npm publish *", "npm publish --access public", "allow"),
+        ("rm *", "rm -rf src", "allow"),
+    ],
+)
+def test_an_allow_does_not_lift_what_an_option_does_that_it_does_not_write(
+    allow: str, command: str, action: str
+) -> None:
+    assert judge(command, engine=Engine(allow=[allow])).action == action
+
+
+@pytest.mark.parametrize("command", ["git push -f", "git push --force x", "rm --recursive x", "rm -R x"])
+def test_a_pattern_means_an_option_in_both_its_forms(command: str) -> None:
+    engine = Engine(deny=["git push --force *", "rm -r *"])
+    assert judge(command, engine=engine).action == "block"
+
+
+@pytest.mark.parametrize(
     "raw",
     [
         {"id": "x", "action": "perhaps"},

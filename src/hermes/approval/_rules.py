@@ -205,6 +205,22 @@ class Pattern:
             self.absent_words and any(test(word) for word, _ in shape.operands for test in self.absent_words)
         )
 
+    def without_others(self, words: Sequence[str]) -> list[str]:
+        """Return a command without the options that this pattern does not write."""
+        written = [flag for flags in self.free for flag in flags]
+        written += [flag for step in self.steps for flag in step.flags]
+        kept: list[str] = []
+        for index, word in enumerate(words):
+            if word == "--":
+                return [*kept, *words[index:]]
+            if index and word[:1] == "-" and word != "-":
+                shape = Shape(["", *words[index : index + 2]])
+                shape.flags = shape.flags[:1]
+                if not any(flag.found(shape) for flag in written):
+                    continue
+            kept.append(word)
+        return kept
+
     def _places(self, shape: Shape, number: int, index: int, budget: list[int]) -> bool:
         """Say whether the steps from one on match the operands from one on. What follows an option may be
         its value.
@@ -277,6 +293,14 @@ class Rules:
             self._seen[key] = found
         return found
 
+    def allowing(self, call: Call, shape: Shape) -> list[Pattern]:
+        """Return the patterns of the rules with ``allow`` that a command meets."""
+        return [
+            pattern
+            for pattern in self._patterns(call.name, call.argv[0])
+            if pattern.rule.action == "allow" and pattern.matches(shape)
+        ]
+
     def meets(self, call: Call) -> bool:
         """Say whether a command meets any rule."""
         return bool(self.find(call, Shape(call.argv)))
@@ -299,11 +323,21 @@ class Rules:
         return found
 
 
+# Options that are the same, of the commands that people write rules for.
+_TWINS: tuple[tuple[list[str], tuple[str, ...]], ...] = (
+    (["git", "push"], ("-f|--force", "-d|--delete")),
+    (["rm"], ("-f|--force", "-r|-R|--recursive")),
+)
+
+
 def short(pattern: str, action: Action, number: int) -> Rule:
     """Return the rule that a pattern of ``approvals.deny``, ``ask`` or ``allow`` means."""
     words = _words(pattern)
     while len(words) > 1 and words[-1] == "*":
         words.pop()
+    for start, twins in _TWINS:
+        if words[: len(start)] == start:
+            words = [next((one for one in twins if word in one.split("|")), word) for word in words]
     names = {"block": "deny", "ask": "ask", "allow": "allow"}
     text = " ".join(shlex.quote(word) if " " in word else word for word in words)
     return Rule(
