@@ -46,6 +46,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 _LITERAL = re.compile(r"(?<!\w)'(?:[^']|'')*'(?!\w)")
 
 
+class BadRule(ValueError):
+    """A rule of a user that is none; ``key`` is the setting that it is in."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 class Shape:
     """The words of a command, told apart: options, and operands with whether each may be an option's
     value.
@@ -251,8 +259,8 @@ def _words(text: str) -> list[str]:
         words = shlex.split(text)
     except ValueError:
         words = text.split()
-    if not words:
-        raise ValueError("a pattern has no program")
+    if not words or not words[0]:
+        raise ValueError("it has no program")
     return words
 
 
@@ -361,22 +369,37 @@ def user_rules(
     :raises ValueError: one of them is not a rule
     """
     found: list[Rule] = []
-    for raw in rules:
+    for number, raw in enumerate(rules, 1):
+        name = str(raw.id if isinstance(raw, Rule) else raw.get("id", number))
         try:
-            found.append(raw if isinstance(raw, Rule) else msgspec.convert(dict(raw), Rule))
+            rule = raw if isinstance(raw, Rule) else msgspec.convert(dict(raw), Rule)
         except msgspec.ValidationError as error:
-            raise ValueError(f"not a rule: {error}") from error
-    lists: tuple[tuple[Action, Sequence[str]], ...] = (("block", deny), ("ask", ask), ("allow", allow))
-    for action, patterns in lists:
-        found += [short(pattern, action, number) for number, pattern in enumerate(patterns, 1)]
-    for rule in found:
+            raise BadRule("rules", f"'{name}' is not a rule: {error}") from error
         for text in rule.patterns:
-            Pattern(rule, text)
+            try:
+                Pattern(rule, text)
+            except ValueError as error:
+                raise BadRule("rules", f"the pattern {text!r} of the rule '{name}': {error}") from error
         for expression in rule.text:
             try:
                 re.compile(expression)
             except re.error as error:
-                raise ValueError(f"the rule {rule.id} has a broken expression: {error}") from error
+                said = f"the rule '{name}' has a broken expression {expression!r}: {error}"
+                raise BadRule("rules", said) from error
+        found.append(rule)
+    lists: tuple[tuple[str, Action, Sequence[str]], ...] = (
+        ("deny", "block", deny),
+        ("ask", "ask", ask),
+        ("allow", "allow", allow),
+    )
+    for key, action, patterns in lists:
+        for number, pattern in enumerate(patterns, 1):
+            try:
+                rule = short(pattern, action, number)
+                Pattern(rule, rule.patterns[0])
+            except ValueError as error:
+                raise BadRule(key, f"the pattern {pattern!r}, number {number}: {error}") from error
+            found.append(rule)
     return found
 
 
