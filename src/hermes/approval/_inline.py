@@ -415,10 +415,11 @@ class Inline:
 def rpm(run: Interpreter, call: Call) -> str:
     """What stands in a macro between ``%(`` and its end is run by a shell."""
     for word in call.argv[1:]:
-        for match in list(re.finditer(r"%\((.*)\)", word, re.DOTALL))[:5]:
-            shell(run, call, match.group(1))
-        for match in list(re.finditer(r"%\{lua:(.*)\}", word, re.DOTALL))[:5]:
-            run.handlers["lua"](run, msgspec.structs.replace(call, argv=["lua", "-e", match.group(1)]))
+        for piece in word.split("%(")[1:9]:
+            shell(run, call, piece.rpartition(")")[0])
+        for piece in word.split("%{lua:")[1:9]:
+            code = piece.rpartition("}")[0]
+            run.handlers["lua"](run, msgspec.structs.replace(call, argv=["lua", "-e", code]))
     from ._programs import PROGRAMS
 
     inner = PROGRAMS.get(call.name)
