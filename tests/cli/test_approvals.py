@@ -151,6 +151,9 @@ def test_check_answers_line_by_line(tool: Tool) -> None:
         b'{"command": 3}',
         b'["ls"]',
         b'{"command": "ls", "cwd": 1}',
+        b'{"command": "ls", "cwd": "a\\u0000b"}',
+        b"",
+        b"   ",
         b"[" * 100_000,
         b"\xff\xfe",
         b'{"command": "echo \\u0000 \\ud800"}',
@@ -168,11 +171,11 @@ def test_check_answers_line_by_line(tool: Tool) -> None:
     assert answers[0] == {"decision": "allow", "rule": None, "reason": ""}
     assert answers[1] == {"decision": "ask", "rule": "recursive-delete", "reason": "it deletes a directory"}
     assert answers[2]["decision"] == "block"
-    assert [list(one) for one in answers[3:9]] == [["error"]] * 6
-    assert {one["error"]["code"] for one in answers[3:9]} == {"bad_line"}
-    assert answers[9]["decision"] in ("allow", "ask")
-    assert answers[10]["decision"] == "ask"
-    assert answers[11] == answers[0]
+    assert [list(one) for one in answers[3:12]] == [["error"]] * 9
+    assert {one["error"]["code"] for one in answers[3:12]} == {"bad_line"}
+    assert answers[12]["decision"] in ("allow", "ask")
+    assert answers[13]["decision"] == "ask"
+    assert answers[14] == answers[0]
 
 
 # --- the person at the terminal

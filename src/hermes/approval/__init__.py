@@ -186,6 +186,7 @@ def standard_judge(
     :param look_at_disk: the place is this machine: symbolic links are followed
     :raises ConfigError: one of the user's rules is none
     """
+    from ._rules import BadRule
     from .engine import Engine
 
     try:
@@ -199,8 +200,22 @@ def standard_judge(
             agent_home=agent_home,
             look_at_disk=look_at_disk,
         )
-    except ValueError as error:
-        raise ConfigError(f"approvals: {error}") from error
+    except BadRule as error:
+        key = f"approvals.{error.key}"
+        raise ConfigError(
+            f"{_origin(key)}{key}: {error}", hint="docs/approval-rules.md says how rules are written."
+        ) from error
+
+
+def _origin(key: str) -> str:
+    """Return where a setting comes from, before a colon; empty where that is not known."""
+    from hermes.config._load import sources
+
+    try:
+        found = sources().origin(key)
+    except ConfigError:
+        return ""
+    return "" if found == "default" else f"{found}: "
 
 
 def decide(judge: Judge, request: Request, state: SessionState | None = None) -> Decision:

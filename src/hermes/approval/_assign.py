@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ._call import Call
 from ._marks import SPLIT, UNKNOWN
 from ._nodes import MAX_OUTPUT, keyed
-from ._syntax import Assign
+from ._syntax import Assign, Lit
 
 if TYPE_CHECKING:
     from ._run import Interpreter
@@ -16,9 +19,70 @@ if TYPE_CHECKING:
 _MEANINGS = frozenset(("BASH_ALIASES", "BASH_CMDS"))
 
 
+# The shell takes what is assigned to these for arithmetic.
+_NUMBERS = (
+    "RANDOM",
+    "SRANDOM",
+    "SECONDS",
+    "OPTIND",
+    "HISTCMD",
+    "LINENO",
+    "EPOCHSECONDS",
+    "BASHPID",
+    "GROUPS",
+)
+_ATTRIBUTES = {"i": "integer:", "l": "lower:", "u": "upper:", "c": "capital:"}
+
+
+def attributes(run: Interpreter, words: Sequence[str], name: str) -> None:
+    """Follow what the options of ``declare`` make of a variable."""
+    for word in words:
+        if word[:1] not in "-+" or word == "--":
+            continue
+        for sign in word[1:]:
+            kind = _ATTRIBUTES.get(sign)
+            if kind:
+                (run.state.options.add if word[0] == "-" else run.state.options.discard)(kind + name)
+
+
+def settled(run: Interpreter, name: str, text: str) -> str:
+    """Return what a variable holds when it is given a text, by its attributes."""
+    options = run.state.options
+    if name in _NUMBERS or (options and "integer:" + name in options):
+        run.expand.check_arithmetic(text)
+        return UNKNOWN if "$(" in text or "`" in text else text
+    if not options:
+        return text
+    if "lower:" + name in options:
+        return text.lower()
+    if "upper:" + name in options:
+        return text.upper()
+    return text.capitalize() if "capital:" + name in options else text
+
+
+def settle(run: Interpreter) -> None:
+    """Look at what the last command gave to variables with attributes, in whichever way."""
+    variables = run.state.variables
+    for name in {*_NUMBERS, *(one.partition(":")[2] for one in run.state.options if ":" in one)}:
+        value = variables.get(name)
+        if isinstance(value, str):
+            variables[name] = settled(run, name, value)
+        elif value:
+            variables[name] = [settled(run, name, one) for one in value]
+
+
 def assign(run: Interpreter, assign: Assign, env: dict[str, str] | None) -> None:
     """Do an assignment, in ``env`` when it is for one command only."""
     variables = run.state.variables
+    named = variables.get("&" + assign.name)
+    if isinstance(named, str):
+        if named and named != assign.name:
+            assign = msgspec.structs.replace(assign, name=named)
+        elif assign.value is not None:
+            target = run.expand.text(assign.value)
+            run.expand.check_subscript(target)
+            variables["&" + assign.name] = target if target.isidentifier() else "RANDOM"
+            return
     if run.growing and _grown(run, assign):
         run.note("endless-output", f"{assign.name} grows without end")
     if assign.index is not None:
@@ -28,7 +92,7 @@ def assign(run: Interpreter, assign: Assign, env: dict[str, str] | None) -> None
             variables[f"{assign.name}[{index}]"] = run.expand.text(assign.value)
         held = variables.get(assign.name)
         values = list(held) if isinstance(held, list) else [held or ""] if isinstance(held, str) else []
-        text = run.expand.text(assign.value)
+        text = settled(run, assign.name, run.expand.text(assign.value))
         if assign.name in _MEANINGS:
             _meaning(run, assign.name, index, text)
         if index.isdigit() and int(index) <= min(len(values), 500):
@@ -44,10 +108,15 @@ def assign(run: Interpreter, assign: Assign, env: dict[str, str] | None) -> None
             value = keyed(word)
             if value is not None:
                 name = word.parts[0].text.partition("]")[0]  # type: ignore[union-attr]
+                run.expand.check_arithmetic(name)
                 variables[f"{assign.name}{name}]"] = run.expand.text(value)
                 if assign.name in _MEANINGS:
                     _meaning(run, assign.name, name[1:], run.expand.text(value))
-            fields += run.expand.word(value) if value is not None else run.expand.word(word)
+            found = run.expand.word(word if value is None else value)
+            first = word.parts[0] if value is None and len(word.parts) > 1 else None
+            if isinstance(first, Lit) and not first.quoted and first.text.startswith("["):
+                run.expand.check_arithmetic(" ".join(found))  # the subscript is what something expands to
+            fields += [settled(run, assign.name, one) for one in found]
         if assign.append:
             held = variables.get(assign.name)
             fields = [
@@ -63,6 +132,7 @@ def assign(run: Interpreter, assign: Assign, env: dict[str, str] | None) -> None
             held = " ".join(held)
         text = (held if held is not None else UNKNOWN if assign.name not in variables else "") + text
         text = text[:MAX_OUTPUT]
+    text = settled(run, assign.name, text)
     if env is not None:
         env[assign.name] = text
     else:

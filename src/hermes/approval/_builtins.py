@@ -9,9 +9,11 @@ from functools import partial
 import msgspec
 
 from . import _marks as marks
+from ._assign import attributes, settled
 from ._call import Call
 from ._lazy import Lazy
 from ._marks import ENVIRON, SECRET, SPLIT, UNKNOWN
+from ._nodes import written
 from ._run import Interpreter
 from ._words import ansi_unescape
 
@@ -50,8 +52,7 @@ def printf(run: Interpreter, call: Call) -> str:
     text = format_text(words[0], words[1:]) if words else ""
     if variable:
         name = re.match(r"[A-Za-z_]\w*", variable)
-        if "$(" in variable or "`" in variable:
-            run.expand.check_arithmetic(variable)
+        run.expand.check_subscript(variable)
         if name:
             if name.group() == variable:
                 run.set(variable, text)
@@ -162,23 +163,24 @@ def declare(run: Interpreter, call: Call) -> str:
             held = run.state.variables.get(name[:-1])
             name, value = name[:-1], (held if isinstance(held, str) else UNKNOWN) + value
         plain = re.match(r"[A-Za-z_]\w*", name)
-        if "$(" in name or "`" in name:
-            run.expand.check_arithmetic(name)
-        if not equals or plain is None:
+        run.expand.check_subscript(name)
+        if plain is None:
             continue
+        attributes(run, words, plain.group())
         if "n" in flags and call.argv[0] != "export":
+            run.expand.check_subscript(value)
             run.state.variables.pop(plain.group(), None)
-            run.state.variables["&" + plain.group()] = value if value.isidentifier() else "RANDOM"
+            run.state.variables["&" + plain.group()] = (
+                value if value.isidentifier() or not equals else "RANDOM"
+            )
+            continue
+        if not equals:
             continue
         if ("a" in flags or "A" in flags) and value.startswith("("):
             run.state.variables[plain.group()] = [SPLIT]
             continue
-        if "i" in flags:
-            run.expand.check_arithmetic(value)
-        if "l" in flags and not marks.marked(value):
-            value = value.lower()
-        elif "u" in flags and not marks.marked(value):
-            value = value.upper()
+        run.state.variables[plain.group()] = value
+        value = settled(run, plain.group(), value)
         run.state.variables[plain.group()] = value if plain.group() == name else [value, UNKNOWN]
         changed[name] = value
     if changed:
@@ -200,8 +202,7 @@ def unset(run: Interpreter, call: Call) -> str:
     for word in call.argv[1:]:
         if word.startswith("-"):
             continue
-        if "$(" in word or "`" in word:
-            run.expand.check_arithmetic(word)
+        run.expand.check_subscript(word)
         if "-f" in call.argv:
             run.state.functions.pop(word, None)
         else:
@@ -247,8 +248,7 @@ def read(run: Interpreter, call: Call) -> str:
         run.state.variables[array] = pieces
         return ""
     for number, name in enumerate(names or ["REPLY"]):
-        if "$(" in name or "`" in name:
-            run.expand.check_arithmetic(name)
+        run.expand.check_subscript(name)
         if not names or len(names) == 1:
             run.set(name, line.strip(" \t"))
             continue
@@ -263,6 +263,11 @@ def read(run: Interpreter, call: Call) -> str:
             run.state.variables[name] = pieces[number] if number < len(pieces) else ""
     if names and len(names) == 1 and len(pieces_of) > 1:
         run.state.variables[names[0]] = marks.output(marks.kinds(text))
+    if run.looped and marks.unknown(text):
+        for name in names or ["REPLY"]:
+            held = run.state.variables.get(name)
+            if isinstance(held, str) and marks.unknown(held):
+                run.state.variables[name] = held + marks.FOUND  # each of a list, one after the other
     return ""
 
 
@@ -358,6 +363,8 @@ def source(run: Interpreter, call: Call) -> str:
         text: str | None = call.stdin if call.stdin is not None else UNKNOWN
     else:
         text = run.state.files.get(path)
+        if text is None and marks.globbed(path):
+            text = written(run.state, path)
     if text is None:
         if run.sink.secret(path):
             return ""
@@ -458,6 +465,27 @@ def bind(run: Interpreter, call: Call) -> str:
     return ""
 
 
+def wait(run: Interpreter, call: Call) -> str:
+    for index, word in enumerate(call.argv[1:-1], 1):
+        if word[:1] == "-" and word[-1:] == "p":
+            run.expand.check_subscript(call.argv[index + 1])
+    return ""
+
+
+def jobs(run: Interpreter, call: Call) -> str:
+    if call.argv[1:2] == ["-x"] and len(call.argv) > 2:
+        return run.call(msgspec.structs.replace(call, argv=call.argv[2:]))
+    return UNKNOWN
+
+
+def fix(run: Interpreter, call: Call) -> str:
+    """What ``fc`` edits or repeats is in the history, which is not known."""
+    flags = "".join(one[1:] for one in call.argv[1:] if re.fullmatch(r"-[a-z]+", one))
+    if "l" not in flags or "s" in flags:
+        run.note("unknown-code", "runs commands of the history again")
+    return UNKNOWN
+
+
 def nothing(run: Interpreter, call: Call) -> str:
     return ""
 
@@ -500,8 +528,11 @@ BUILTINS: dict[str, Handler] = {
     "hash": hash_,
     "complete": complete,
     "compgen": complete,
+    "wait": wait,
+    "jobs": jobs,
+    "fc": fix,
     **dict.fromkeys(
-        marks.names("true false : exit return break continue wait sleep kill umask"),
+        marks.names("true false : exit return break continue sleep kill umask"),
         nothing,
     ),
 }

@@ -11,12 +11,13 @@ from . import _growth as growth
 from . import _marks as marks
 from ._call import Call
 from ._carriers import Handler, Wrapper, carried, told, written
-from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, shell, text, unescape
+from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, rpm, shell, text, unescape
 from ._inline import told as told_code
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
 from ._run import Interpreter
+from ._written import awk as awk_written
 
 _AWK_PRINTED = Lazy(r"\bprintf?\s*\(?\s*\"(?:[^\"\\]|\\.)*\"\s*\)?\s*(?=;|$|\}|\n)")
 
@@ -72,6 +73,8 @@ def awk(run: Interpreter, call: Call) -> str:
             run.note("code-network", "awk opens a connection")
         for match in list(re.finditer(r">\s*\"([^\"]+)\"", code))[:10]:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
+        values = (value.partition("=") for name, value in found if name in ("-v", "--assign"))
+        awk_written(run, call, code, {name: value for name, _, value in values})
         for match in list(PATHS.finditer(code))[:20]:
             if run.sink.secret(run.path(match.group(1), call.cwd)):
                 run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
@@ -124,7 +127,10 @@ def sed(run: Interpreter, call: Call) -> str:
             if run.sink.secret(run.path(match.group(1), call.cwd)):
                 run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
         for match in list(_SED_W.finditer(code))[:10]:
-            run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
+            path = run.path(match.group(1), call.cwd)
+            run.sink.redirect(">", path, UNKNOWN, call)
+            whole = re.fullmatch(r"\s*[wW]\s+\S+\s*", code) and call.stdin
+            run.state.write(path, whole or marks.kinds(call.stdin or ""))
     return written_file(run, call)
 
 
@@ -777,6 +783,7 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(("coverage", "kernprof", "scalene", "viztracer", "pyinstrument"), profiled),
     "nodemon": options("--exec", "-x"),
     "cmake": cmake,
+    **dict.fromkeys(("rpm", "rpmbuild", "rpmspec"), rpm),
     "fzf": fzf,
 }
 CODE = {name: handler for name, handler in CODE.items() if not name.endswith("-x")}

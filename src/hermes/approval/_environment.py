@@ -31,8 +31,25 @@ _RUN = marks.names(
     "FCEDIT BROWSER LESSOPEN LESSCLOSE SYSTEMD_PAGER SYSTEMD_EDITOR BAT_PAGER PSQL_PAGER "
     "PSQL_EDITOR AWS_PAGER RSYNC_RSH CVS_RSH SVN_SSH BORG_RSH SHELL MAKESHELL TAR_OPTIONS "
     "MANROFFOPT FZF_DEFAULT_COMMAND KUBE_EDITOR KUBECTL_EXTERNAL_DIFF "
+    "DELTA_PAGER GH_PAGER GH_BROWSER GH_EDITOR HGEDITOR SVN_EDITOR CVSEDITOR GLAB_PAGER "
     "HOMEBREW_EDITOR CRONTAB_EDITOR SUDO_EDITOR PS4 PS1 PS0 PS2 MAKEFLAGS"
 )
+# Programs run the files that these name.
+_LISTED = marks.names(
+    "MAKEFILES DOTNET_STARTUP_HOOKS PSQLRC R_PROFILE R_PROFILE_USER R_ENVIRON R_ENVIRON_USER SQLITERC GDBINIT"
+)
+# Options that programs take from these, which run something.
+_EVALUATES = Lazy(r"(?:^|\s)-(?:eval|run|s|pa|pz|config|boot|init|proto\w*)(?:\s|$)")
+_TOLD = {
+    "MANOPT": Lazy(r"(?:^|\s)(?:-[a-zA-Z]*[PH]|--pager|--html|-C|--config-file)"),
+    "ERL_FLAGS": _EVALUATES,
+    "ERL_AFLAGS": _EVALUATES,
+    "ERL_ZFLAGS": _EVALUATES,
+    "ELIXIR_ERL_OPTIONS": _EVALUATES,
+    "PIP_FIND_LINKS": Lazy(r"https?://"),
+    "UV_FIND_LINKS": Lazy(r"https?://"),
+}
+_CARGO = Lazy(r"CARGO_TARGET_\w+_(?:RUNNER|LINKER|RUSTDOC)|CARGO_BUILD_RUSTDOC|RUSTDOC")
 _AGENT = Lazy(
     r"(?:HERMES|TIRITH|CLAUDE_CODE|CODEX|GEMINI|OPENCODE|"
     r"OPENCLAW)_\w+|TIRITH|CC_SAFETY_NET\w*|DCG_\w+|NAH_\w+"
@@ -51,6 +68,15 @@ def variable_rule(name: str, value: str) -> str:
         return "environment"
     if name in _LOADED:
         return "environment" if value != "" else ""
+    if name in _LISTED and value not in ("", "/dev/null"):
+        return "environment"
+    if name in _TOLD and _TOLD[name].search(value):
+        return "environment"
+    if name.startswith("LUA_INIT_") and value:
+        return "environment"
+    if _CARGO.fullmatch(name):
+        plain = _PLAIN_VALUE.fullmatch(value) and not _NOT_TOOL.match(value)
+        return "" if not value or plain or marks.unknown(value) else "environment"
     if name in _RUN:
         text = marks.shown(value)
         if "…" in text and name not in ("PS1", "PS2"):
@@ -143,6 +169,9 @@ _PROXIES = frozenset(
         "uv_extra_index_url",
         "yarn_registry",
         "uv_index",
+        "uv_insecure_host",
+        "pip_trusted_host",
+        "pdm_pypi_url",
         "bundle_mirror",
         "cargo_registries_crates_io_index",
         "gem_host",

@@ -22,6 +22,7 @@ _SECRET_NAME = Lazy(
     re.IGNORECASE,
 )
 _SUM = Lazy(r"\s*-?\d+(?:\s*[-+*]\s*\d+)*\s*")
+_NAMES = Lazy(r"[A-Za-z_]\w*")
 _GLOB_SIGNS = Lazy(r"[*?\[]")
 _RANGE = Lazy(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 _HOLE = 0x10FE00
@@ -258,16 +259,41 @@ class Expander:
         return UNKNOWN
 
     def check_arithmetic(self, text: str) -> None:
-        """Look for scripts in what arithmetic evaluates: a subscript in the value of a variable is run."""
-        for name in re.findall(r"[A-Za-z_]\w*", text[:2000]):
-            value = self.state.variables.get(name)
-            for one in [value] if isinstance(value, str) else value or ():
-                if "$(" in one or "`" in one:
-                    self._note("arithmetic-code", f"arithmetic that runs what is in the variable {name}")
-                    self._evaluate(one)
+        """Look for scripts in what arithmetic evaluates: a subscript in the value of a variable is run, and
+        a value may be the name of another variable.
+        """
+        if text.isdigit():
+            return
         if "$(" in text or "`" in text:
             self._note("arithmetic-code", "arithmetic that runs a command in a text")
             self._evaluate(text)
+        seen: set[str] = set()
+        texts = [text]
+        while texts and len(seen) < 100:
+            for name in _NAMES.findall(texts.pop()[:2000]):
+                if name in seen:
+                    continue
+                seen.add(name)
+                for one in self._held(name):
+                    if "$(" in one or "`" in one:
+                        self._note("arithmetic-code", f"arithmetic that runs what is in the variable {name}")
+                        self._evaluate(one)
+                    elif len(one) < 2000:
+                        texts.append(one)
+
+    def check_subscript(self, name: str) -> None:
+        """Look for scripts in the subscript of a name that a command is given: it is arithmetic."""
+        index = name.partition("[")[2] if "[" in name else name if "$(" in name or "`" in name else ""
+        if index:
+            self.check_arithmetic(index)
+
+    def _held(self, name: str) -> Sequence[str]:
+        variables = self.state.variables
+        value = variables.get(name)
+        if value is None:
+            named = variables.get("&" + name)
+            value = variables.get(named, named) if isinstance(named, str) else None
+        return [value] if isinstance(value, str) else value or ()
 
     def get(self, name: str) -> Value | list[str]:
         """Return the value of a variable; UNKNOWN for one of the environment that was never set here."""
@@ -318,6 +344,8 @@ class Expander:
             return UNKNOWN
         if name == "PPID":
             return UNKNOWN + marks.PIDS
+        if name == "XDG_RUNTIME_DIR":
+            return "/run/user/" + UNKNOWN
         if name == "HERMES_HOME":
             return self.home + "/.hermes"
         if secret_name(name):
@@ -440,6 +468,7 @@ class Expander:
         return found[0] if len(found) == 1 else found
 
     def _slice_list(self, raw: list[str], text: str) -> list[str]:
+        self.check_arithmetic(text)
         numbers = [one.strip() for one in text.split(":")]
         if not all(re.fullmatch(r"-?\d+", one) for one in numbers):
             return [SPLIT]

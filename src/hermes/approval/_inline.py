@@ -18,10 +18,12 @@ from ._carriers import unseen as _unseen
 from ._carriers import written
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
+from ._nodes import python_module
 from ._options import options_of
 from ._run import Interpreter
 
 MAX_CODE = 10_000
+_AGENT_SCRIPT = Lazy(r"(?:^|/)hermes(?:_cli)?(?:/__main__\.py|/cli/?\w*\.py|/)?$")
 STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 # What hands a literal text to a shell, in any of these languages.
 _RUNS = Lazy(
@@ -203,9 +205,14 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("code-runs", f"{language} code that runs what is not known")
     for expression in (_WRITES, _OPENS_RUBY):
         for match in list(expression.finditer(code))[:20]:
-            run.sink.redirect(">", run.path(match.group(1) or match.group(2) or "x", call.cwd), UNKNOWN, call)
+            path = run.path(match.group(1) or match.group(2) or "x", call.cwd)
+            run.sink.redirect(">", path, UNKNOWN, call)
+            if not match.group().startswith(("rename", "chmod", "copy", "move", "symlink")):
+                run.state.write(path, UNKNOWN)
     for match in list(_OPENS.finditer(code))[:20]:
-        run.sink.redirect(">", run.path(match.group(2).strip(), call.cwd), UNKNOWN, call)
+        path = run.path(match.group(2).strip(), call.cwd)
+        run.sink.redirect(">", path, UNKNOWN, call)
+        run.state.write(path, UNKNOWN)
     for match in list(PATHS.finditer(code))[:50]:
         if run.sink.secret(run.path(match.group(1), call.cwd)):
             run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
@@ -338,6 +345,8 @@ class Inline:
     def __call__(self, run: Interpreter, call: Call) -> str:
         codes, rest = self.codes(call.argv[1:])
         out = UNKNOWN
+        if len(codes) > 1:
+            codes = ["\n".join(codes)]
         for code in codes:
             out = self.look(run, call, code)
         if codes:
@@ -403,21 +412,39 @@ class Inline:
         return text(run, call, code, self.language)
 
 
+def rpm(run: Interpreter, call: Call) -> str:
+    """What stands in a macro between ``%(`` and its end is run by a shell."""
+    for word in call.argv[1:]:
+        for piece in word.split("%(")[1:9]:
+            shell(run, call, piece.rpartition(")")[0])
+        for piece in word.split("%{lua:")[1:9]:
+            code = piece.rpartition("}")[0]
+            run.handlers["lua"](run, msgspec.structs.replace(call, argv=["lua", "-e", code]))
+    from ._programs import PROGRAMS
+
+    inner = PROGRAMS.get(call.name)
+    return inner(run, call) if inner else UNKNOWN
+
+
 class Python(Inline):
     """Python: its code is parsed."""
 
     def __call__(self, run: Interpreter, call: Call) -> str:
         words = call.argv[1:]
+        value = False
         for index, word in enumerate(words):
-            if word[:1] != "-":
+            if value or word in ("-W", "-X", "--check-hash-based-pycs", "-Q"):
+                value = not value
+                continue
+            if word[:1] != "-" or re.fullmatch(r"-[a-zA-Z]*c", word):
                 break
-            if word == "-m" or re.fullmatch(r"-[a-zA-Z]*m", word):
-                return self.module(run, call, words[index + 1 :])
-            if re.fullmatch(r"-[a-zA-Z]*c", word) or word in ("-W", "-X"):
-                if word in ("-W", "-X"):
-                    continue
-                break
+            module = re.fullmatch(r"-[bBdEiIOPqRsStuvVx3?]*m(.*)", word, re.DOTALL)
+            if module:
+                joined = [module.group(1)] if module.group(1) else []
+                return self.module(run, call, joined + words[index + 1 :])
         _, rest = options_of(words, self.valued)
+        if rest and _AGENT_SCRIPT.search(rest[0]):
+            return run.call(msgspec.structs.replace(call, argv=["hermes", *rest[1:]]))
         if rest and rest[0].endswith("manage.py") and rest[1:2] in (["shell"], ["shell_plus"]):
             for index, word in enumerate(rest[:-1]):
                 if word in ("-c", "--command"):
@@ -428,6 +455,12 @@ class Python(Inline):
         if not words:
             return UNKNOWN
         name, rest = words[0], words[1:]
+        if name.partition(".")[0] in ("hermes", "hermes_cli"):
+            return run.call(msgspec.structs.replace(call, argv=["hermes", *rest]))
+        if name in ("runpy", "trace", "cProfile", "profile", "pdb", "coverage", "debugpy"):
+            inner = rest[rest.index("-m") + 1 :] if "-m" in rest else rest if name == "runpy" else []
+            if inner:
+                return self.module(run, call, inner)
         if name in (
             "pdb",
             "trace",
@@ -460,6 +493,9 @@ class Python(Inline):
                 for one in operands:
                     self.look(run, call, one)
             return UNKNOWN
+        held = python_module(run, call, name)
+        if held is not None:
+            return self.look(run, call, held)
         if name in ("pip", "pytest", "venv", "twine", "poetry", "build", "flit", "hatch", "black", "mypy"):
             return run.call(msgspec.structs.replace(call, argv=[name, *rest]))
         return marks.kinds(call.stdin or "")

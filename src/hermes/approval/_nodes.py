@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from . import _marks as marks
+from ._call import Call
+from ._expand import fits
 from ._marks import UNKNOWN
 from ._state import State
 from ._syntax import Group, Lit, Node, Simple, Sub, Word
+
+if TYPE_CHECKING:
+    from ._run import Interpreter
 
 MAX_OUTPUT = 128 * 1024
 
@@ -17,7 +23,13 @@ MAX_OUTPUT = 128 * 1024
 def written(state: State, path: str) -> str | None:
     """Return the text of a file that was written in the session; None for any other."""
     text = state.files.get(path)
+    if text is None and marks.globbed(path):
+        found = [one for name, one in state.files.items() if fits(name, path)]
+        return "\n".join(found) if found else UNKNOWN if state.crowded else None
     if text is None:
+        for name, one in state.files.items():
+            if name[-1:] == "*" and name[-2:] != "/*" and path.startswith(name[:-1]):
+                return one
         place = path
         while "/" in place:
             place = place.rpartition("/")[0]
@@ -27,6 +39,16 @@ def written(state: State, path: str) -> str | None:
         if state.crowded:
             return UNKNOWN
     return text
+
+
+def python_module(run: Interpreter, call: Call, name: str) -> str | None:
+    """Return the code of a module that was written in the session; None for any other."""
+    base = name.replace(".", "/")
+    for one in (f"{base}.py", f"{base}/__init__.py", f"{base}/__main__.py"):
+        held = run.state.files.get(run.path(one, call.cwd))
+        if held is not None:
+            return held
+    return None
 
 
 def quoted(text: str) -> str:

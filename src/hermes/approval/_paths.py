@@ -198,6 +198,28 @@ class Classes:
         return found
 
 
+class Homed:
+    """The classes of paths where hermes's own directory is not where it usually is.
+
+    :param workspace: what lies below it and is none of the agent's files, empty for nothing
+    """
+
+    def __init__(self, classes: Classes, agent_home: str, workspace: str) -> None:
+        self._classes = classes
+        self._home = agent_home
+        self._workspace = workspace
+
+    def of(self, path: str) -> tuple[str, ...]:
+        """Return the classes of a path, as if that directory were the usual one."""
+        found = self._classes.of(path)
+        if path != self._home and not path.startswith(self._home + "/"):
+            return found
+        if self._workspace and (path + "/").startswith(self._workspace):
+            return found
+        usual = self._classes.of("~/.hermes" + path[len(self._home) :])
+        return tuple(dict.fromkeys((*usual, *found)))
+
+
 def _meet(one: str, other: str) -> bool:
     """Say whether two patterns of a part of a path can mean the same name."""
     if one == other or other in ("*", "**"):

@@ -61,7 +61,6 @@ class Policy:
     ) -> None:
         self.rules = rules
         self.user = user
-        self.classes = classes
         self.quiet = read_only
         self.home = home
         self.workspace = workspace
@@ -69,6 +68,9 @@ class Policy:
         # A sandbox's private workspace lies among the agent's files, and is not one of them.
         inside = agent_home is not None and workspace.startswith(agent_home + "/")
         self._own_workspace = workspace + "/" if inside else ""
+        self.classes: paths.Classes | paths.Homed = classes
+        if agent_home and agent_home != "~/.hermes":
+            self.classes = paths.Homed(classes, agent_home, self._own_workspace)
         self.held: Mapping[str, str] = {}
         self.sudo_password = sudo_password
         self.allow_regenerable = allow_regenerable
@@ -80,6 +82,7 @@ class Policy:
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
         self._allowed = False
+        self._kept: Callable[[str], bool] = bool
         self._carrying = carrying
 
     # What the interpreter calls
@@ -188,10 +191,43 @@ class Policy:
             rule.action != "allow" for rule in found
         ):
             self._allowed = True
+            self._kept = self._not_lifted(call, shape)
+
+    def _not_lifted(self, call: Call, shape: Shape) -> Callable[[str], bool]:
+        """Return which rules an allow does not lift: those met by an option alone that it does not write.
+
+        An allow for a whole program covers its options, but not those that run something else.
+        """
+        patterns = self.user.allowing(call, shape)
+        if not patterns or not shape.flags:
+            return lambda rule: False
+        lifts: list[tuple[bool, set[str]]] = []
+        for pattern in patterns:
+            bare = pattern.without_others(call.argv)
+            if len(bare) == len(call.argv):
+                return lambda rule: False
+            lifts.append((not pattern.steps and not pattern.free, self._met(call, bare)))
+        return lambda rule: (
+            not any(rule in met or (program and rule not in _BY_OPTION) for program, met in lifts)
+        )
+
+    def _met(self, call: Call, words: list[str]) -> set[str]:
+        """Return the rules that a command meets with other words."""
+        held = self.findings, self._noted, self.read_only, self._allowed
+        self.findings, self._noted, self._allowed = [], set(), False
+        try:
+            other = msgspec.structs.replace(call, argv=words)
+            shape = Shape(words)
+            for rule in self.rules.find(other, shape):
+                self._apply(rule, other)
+            self._effects(other, shape)
+            return {finding.rule for finding in self.findings}
+        finally:
+            self.findings, self._noted, self.read_only, self._allowed = held
 
     def _add(self, action: str, rule: str, reason: str, severity: str, span: Span) -> None:
         self.read_only = False
-        if action == "ask" and self._allowed and rule in self.rules.rules:
+        if action == "ask" and self._allowed and rule in self.rules.rules and not self._kept(rule):
             return
         key = (rule + action, span)
         if key in self._noted or len(self.findings) >= MAX_FINDINGS:
@@ -450,6 +486,8 @@ _OWN_WORDS = marks.names(
     "hermes hermes-places claude codex aider redis-cli psql mysql "
     "sqlite3 mongosh tmux screen task-x code vim nvim emacs brew"
 )
+# Met by options that make a program run something else.
+_BY_OPTION = frozenset(("run-by-option", "git-config"))
 _CLIENTS = marks.names("aws az gcloud gsutil rclone mc b2 s3cmd s5cmd azcopy")
 _NO_HELP = frozenset(("find", "ssh", "xargs", "env", "bash", "sh", "eval", "source", "."))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import msgspec
 
@@ -14,6 +15,7 @@ from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
 from ._options import options_of, searched
 from ._run import Interpreter
+from ._written import STDIN, divided, ordered, patch
 
 
 def cat(run: Interpreter, call: Call) -> str:
@@ -242,7 +244,9 @@ def copy(run: Interpreter, call: Call) -> str:
             continue
         path = run.path(source, call.cwd)
         text = run.state.files.get(path)
-        if text is not None:
+        if path in STDIN and call.name != "ln":
+            run.state.write(goal, call.stdin or UNKNOWN)
+        elif text is not None:
             run.state.write(place, text)
             run.state.write(f"{goal}/{base}", text)
         elif path in run.state.links or re.match(r"(?:/usr)?(?:/local)?/s?bin/[^/]+$", path):
@@ -386,6 +390,12 @@ def locate(run: Interpreter, call: Call) -> str:
 
 def history(run: Interpreter, call: Call) -> str:
     """What was typed before: it may hold secrets, as the environment may."""
+    words = call.argv[1:]
+    options = [one for one in words if re.fullmatch(r"-[a-z]+", one)]
+    if any("s" in one for one in options):
+        run.subshell(partial(run.script, marks.plain(" ".join(words[len(options) :]))), captured=True)
+    if any("r" in one or "n" in one for one in options):
+        run.note("unknown-code", "takes commands into the history that are not known")
     return UNKNOWN + ENVIRON
 
 
@@ -545,7 +555,10 @@ PROGRAMS: dict[str, Handler] = {
     **dict.fromkeys(("locate", "plocate", "mlocate"), locate),
     **dict.fromkeys(marks.names("pgrep pidof ps lsof fuser"), processes),
     **dict.fromkeys(marks.names("tar bsdtar unzip gtar cpio 7z"), unpack),
-    **dict.fromkeys(marks.names("sed gsed ed patch ex"), written_file),
+    **dict.fromkeys(marks.names("sed gsed ed ex"), written_file),
+    **dict.fromkeys(("sort", "gsort", "shuf"), ordered),
+    **dict.fromkeys(("split", "csplit"), divided),
+    "patch": patch,
     **dict.fromkeys(("readlink", "realpath", "greadlink"), realpath),
     **dict.fromkeys(marks.names("mysqldump pg_dump pg_dumpall mariadb-dump mongodump"), dump),
     "tee": tee,

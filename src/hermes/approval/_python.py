@@ -16,6 +16,7 @@ from ._carriers import _ALL_MARKS
 from ._inline import told
 from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
+from ._nodes import python_module
 from ._run import Interpreter
 
 _SHELL = frozenset(
@@ -76,7 +77,10 @@ _FETCHES = (
     "urlopen",
     "aiohttp.",
 )
-_SECRET_IMPORTS = Lazy(r"(?:hermes|hermes_cli|tools)\.approval|hermes\.(?:config|credentials)")
+_SECRET_IMPORTS = Lazy(r"(?:hermes|hermes_cli|tools)\.approval|(?:hermes|hermes_cli)\.(?!__)")
+_AGENT = Lazy(r"(?:hermes|hermes_cli)(?:\.|$)")
+_LOADS = marks.names("__import__ importlib.import_module runpy.run_module runpy._run_module_as_main")
+_LOOKS = marks.names("__version__ __file__ __doc__ __name__ __path__")
 
 
 def python(run: Interpreter, call: Call, code: str) -> str:
@@ -150,7 +154,15 @@ class _Reader:
                 self.values[node.target.id] = (
                     items[0] if isinstance(items, list) and len(items) == 1 else None
                 )
+        looks = {id(one.value) for one in nodes if isinstance(one, ast.Attribute) and one.attr in _LOOKS}
         for node in nodes:
+            if isinstance(node, ast.Name) and self.names.get(node.id) in ("hermes", "hermes_cli"):
+                if id(node) not in looks:
+                    self.imported("hermes.")
+            elif isinstance(node, ast.Call) and self.dotted(node.func) in _LOADS:
+                first = self.value(node.args[0]) if node.args else None
+                if isinstance(first, str) and _AGENT.match(first):
+                    self.imported("hermes.")
             if isinstance(node, ast.Call):
                 if (
                     isinstance(node.func, ast.Attribute)
@@ -176,6 +188,16 @@ class _Reader:
         return "".join(self.printed) or UNKNOWN
 
     def imported(self, name: str) -> None:
+        run, module = self.run, name
+        while module and run.state.files:
+            held, following = python_module(run, self.call, module), (f"import {module}", 0)
+            if held is not None and following not in run.active:
+                run.active.append(following)
+                try:
+                    python(run, self.call, held)
+                finally:
+                    run.active.pop()
+            module = module.rpartition(".")[0]
         if _SECRET_IMPORTS.match(name):
             self.run.note("agent-control", "Python code that reaches into the agent's approval")
 

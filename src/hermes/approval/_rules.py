@@ -46,6 +46,14 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 _LITERAL = re.compile(r"(?<!\w)'(?:[^']|'')*'(?!\w)")
 
 
+class BadRule(ValueError):
+    """A rule of a user that is none; ``key`` is the setting that it is in."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 class Shape:
     """The words of a command, told apart: options, and operands with whether each may be an option's
     value.
@@ -205,6 +213,22 @@ class Pattern:
             self.absent_words and any(test(word) for word, _ in shape.operands for test in self.absent_words)
         )
 
+    def without_others(self, words: Sequence[str]) -> list[str]:
+        """Return a command without the options that this pattern does not write."""
+        written = [flag for flags in self.free for flag in flags]
+        written += [flag for step in self.steps for flag in step.flags]
+        kept: list[str] = []
+        for index, word in enumerate(words):
+            if word == "--":
+                return [*kept, *words[index:]]
+            if index and word[:1] == "-" and word != "-":
+                shape = Shape(["", *words[index : index + 2]])
+                shape.flags = shape.flags[:1]
+                if not any(flag.found(shape) for flag in written):
+                    continue
+            kept.append(word)
+        return kept
+
     def _places(self, shape: Shape, number: int, index: int, budget: list[int]) -> bool:
         """Say whether the steps from one on match the operands from one on. What follows an option may be
         its value.
@@ -235,8 +259,8 @@ def _words(text: str) -> list[str]:
         words = shlex.split(text)
     except ValueError:
         words = text.split()
-    if not words:
-        raise ValueError("a pattern has no program")
+    if not words or not words[0]:
+        raise ValueError("it has no program")
     return words
 
 
@@ -277,6 +301,14 @@ class Rules:
             self._seen[key] = found
         return found
 
+    def allowing(self, call: Call, shape: Shape) -> list[Pattern]:
+        """Return the patterns of the rules with ``allow`` that a command meets."""
+        return [
+            pattern
+            for pattern in self._patterns(call.name, call.argv[0])
+            if pattern.rule.action == "allow" and pattern.matches(shape)
+        ]
+
     def meets(self, call: Call) -> bool:
         """Say whether a command meets any rule."""
         return bool(self.find(call, Shape(call.argv)))
@@ -299,11 +331,21 @@ class Rules:
         return found
 
 
+# Options that are the same, of the commands that people write rules for.
+_TWINS: tuple[tuple[list[str], tuple[str, ...]], ...] = (
+    (["git", "push"], ("-f|--force", "-d|--delete")),
+    (["rm"], ("-f|--force", "-r|-R|--recursive")),
+)
+
+
 def short(pattern: str, action: Action, number: int) -> Rule:
     """Return the rule that a pattern of ``approvals.deny``, ``ask`` or ``allow`` means."""
     words = _words(pattern)
     while len(words) > 1 and words[-1] == "*":
         words.pop()
+    for start, twins in _TWINS:
+        if words[: len(start)] == start:
+            words = [next((one for one in twins if word in one.split("|")), word) for word in words]
     names = {"block": "deny", "ask": "ask", "allow": "allow"}
     text = " ".join(shlex.quote(word) if " " in word else word for word in words)
     return Rule(
@@ -327,22 +369,37 @@ def user_rules(
     :raises ValueError: one of them is not a rule
     """
     found: list[Rule] = []
-    for raw in rules:
+    for number, raw in enumerate(rules, 1):
+        name = str(raw.id if isinstance(raw, Rule) else raw.get("id", number))
         try:
-            found.append(raw if isinstance(raw, Rule) else msgspec.convert(dict(raw), Rule))
+            rule = raw if isinstance(raw, Rule) else msgspec.convert(dict(raw), Rule)
         except msgspec.ValidationError as error:
-            raise ValueError(f"not a rule: {error}") from error
-    lists: tuple[tuple[Action, Sequence[str]], ...] = (("block", deny), ("ask", ask), ("allow", allow))
-    for action, patterns in lists:
-        found += [short(pattern, action, number) for number, pattern in enumerate(patterns, 1)]
-    for rule in found:
+            raise BadRule("rules", f"'{name}' is not a rule: {error}") from error
         for text in rule.patterns:
-            Pattern(rule, text)
+            try:
+                Pattern(rule, text)
+            except ValueError as error:
+                raise BadRule("rules", f"the pattern {text!r} of the rule '{name}': {error}") from error
         for expression in rule.text:
             try:
                 re.compile(expression)
             except re.error as error:
-                raise ValueError(f"the rule {rule.id} has a broken expression: {error}") from error
+                said = f"the rule '{name}' has a broken expression {expression!r}: {error}"
+                raise BadRule("rules", said) from error
+        found.append(rule)
+    lists: tuple[tuple[str, Action, Sequence[str]], ...] = (
+        ("deny", "block", deny),
+        ("ask", "ask", ask),
+        ("allow", "allow", allow),
+    )
+    for key, action, patterns in lists:
+        for number, pattern in enumerate(patterns, 1):
+            try:
+                rule = short(pattern, action, number)
+                Pattern(rule, rule.patterns[0])
+            except ValueError as error:
+                raise BadRule(key, f"the pattern {pattern!r}, number {number}: {error}") from error
+            found.append(rule)
     return found
 
 

@@ -20,6 +20,7 @@ from . import _loads as loads
 from . import _marks as marks
 from . import _paths as paths
 from ._assign import assign as assigned
+from ._assign import attributes, settle
 from ._call import Call, Sink
 from ._expand import Expander, fits, matches
 from ._lazy import Lazy
@@ -57,6 +58,10 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 24
 BINARY = "\x7fELF"
+# Of what these print only that without an operand is for a shell; others start a command.
+_VIEWS = frozenset(("lesspipe", "lesspipe.sh"))
+_AGENTS = frozenset(("ssh-agent", "gpg-agent"))
+_VERSIONED = Lazy(r"(?:python|pypy|perl|ruby|php)[\d.]+[tm]?")
 _BINARY = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
 MAX_ROUNDS = 12
@@ -99,6 +104,7 @@ class Interpreter:
         self.active: list[tuple[str, int]] = []
         self.parallel = 0
         self.forever = 0
+        self.looped = 0  # in the condition of how many loops
         self.growing = 0  # how many loops go on for ever
         self.source = ""
         self.defined: dict[str, Node] = {}
@@ -338,10 +344,19 @@ class Interpreter:
         self.forever += endless
         self.growing += growing
         try:
-            return self._twice(lambda: joined([self.run(node.condition, stdin), self.run(node.body, stdin)]))
+            return self._twice(
+                lambda: joined([self._head(node.condition, stdin), self.run(node.body, stdin)])
+            )
         finally:
             self.forever -= endless
             self.growing -= growing
+
+    def _head(self, condition: Seq, stdin: str | None) -> str:
+        self.looped += 1
+        try:
+            return self.run(condition, stdin)
+        finally:
+            self.looped -= 1
 
     def _for(self, node: For, stdin: str | None) -> str:
         values = self.expand.fields(node.words) if node.words is not None else None
@@ -360,6 +375,9 @@ class Interpreter:
         try:
             for value in values:
                 self.state.variables[node.name] = value.replace(SPLIT, UNKNOWN)
+                settle(self)
+                if "&" + node.name in self.state.variables:
+                    self.expand.check_subscript(value)
                 out.append(self._twice(partial(self.run, node.body, stdin)))
         finally:
             self.forever -= crowd and node.words is not None and many(node.words)
@@ -410,11 +428,11 @@ class Interpreter:
             text = self.expand.text(word)
             if "[" in text or "$(" in text:
                 self.expand.check_arithmetic(text)
-        texts = [word.simple for word in node.words]
-        for index, operator in enumerate(texts):
-            if operator in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
-                for near in texts[max(0, index - 1) : index + 2]:
-                    self.expand.check_arithmetic(near or "")
+        for index, word in enumerate(node.words):
+            if word.simple in ("-eq", "-ne", "-lt", "-le", "-gt", "-ge"):
+                for near in node.words[max(0, index - 1) : index + 2]:
+                    self.expand.check_arithmetic(self.expand.text(near))
+        settle(self)
         for word in node.words:
             for part in word.parts:
                 if isinstance(part, Arith):
@@ -577,6 +595,7 @@ class Interpreter:
                     self.state.descriptors[one.fd] = UNKNOWN + REMOTE if network else self.reading(path)
         if node.arrays:
             for assign in node.arrays:
+                attributes(self, argv, assign.name)
                 assigned(self, assign, None)
         if env:
             saved = {name: self.state.variables[name] for name in env if name in self.state.variables}
@@ -586,6 +605,7 @@ class Interpreter:
             self.state.variables.update(saved)
         else:
             out = self.call(call)
+        settle(self)
         self.state.last = argv[-1]
         return self._into(files, out, call) if files else out
 
@@ -657,8 +677,13 @@ class Interpreter:
         if "/" in name and self.state.files and self._own(call):
             return UNKNOWN
         if self.trusted is not None and base in self.trusted.names and self.trusted.meets(call):
-            return ""
+            if base in _AGENTS:
+                self.handlers[base](self, call)  # what it starts
+            if base not in _VIEWS or len(argv) == 1:
+                return ""
         handler = self.handlers.get(base)
+        if handler is None and _VERSIONED.fullmatch(base):
+            handler = self.handlers.get(base.rstrip("0123456789.tm"))
         if handler is None:
             handler = self.handlers["<other>"]
         self.depth += 1

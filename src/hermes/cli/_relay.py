@@ -136,7 +136,7 @@ class Relay:
         """Say why Enter was not passed on, and clear the line."""
         said = f"\r\nhermes: {clean(error.message)}\r\n"
         await self._output.write(OUT, said.encode("utf-8", "replace"))
-        await self._pty._type(b"\x15\r")
+        await self._pty._type(b"\x05\x15\r")  # from the end of the line: the cursor may be anywhere
 
     # --- keys
 

@@ -107,11 +107,15 @@ def _stream(judge: Judge) -> None:
 
     for line in _lines():
         try:
+            if not line.strip():
+                raise ValueError("the line is empty; expected an object with a 'command'")
             asked = json.loads(line)
             if not isinstance(asked, dict) or not isinstance(asked.get("command"), str):
                 raise ValueError("expected an object with a 'command' that is text")
             if not isinstance(asked.get("cwd"), str | None):
                 raise ValueError("'cwd' has to be text")
+            if "\0" in (asked.get("cwd") or ""):
+                raise ValueError("'cwd' has a NUL in it, which no path has")
         except (ValueError, RecursionError) as error:
             found: dict[str, Any] = {"error": {"code": "bad_line", "message": str(error)[:300]}}
         else:
@@ -127,8 +131,7 @@ def _stream(judge: Judge) -> None:
 
 def _lines() -> Iterator[bytes]:
     while line := sys.stdin.buffer.readline():
-        if line.strip():
-            yield line
+        yield line
 
 
 @app.command()

@@ -301,7 +301,20 @@ def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
     try:
         return msgspec.convert(value, main)
     except msgspec.ValidationError:
-        raise _wrong(at, f"expected {_expected(main, title)}, found {_shown(value)}", where(at)) from None
+        raise _wrong(
+            at, f"expected {_expected(main, title)}, found {_found(value, main)}", where(at)
+        ) from None
+
+
+def _found(value: Any, wanted: Any) -> str:
+    """Return what a value is, and of a list which of its items is the wrong one."""
+    if isinstance(value, list) and get_origin(wanted) is tuple:
+        for one in value:
+            try:
+                msgspec.convert(one, get_args(wanted)[0])
+            except msgspec.ValidationError:
+                return f"a list with {_shown(one)} in it"
+    return _shown(value)
 
 
 def _expected(wanted: Any, title: str | None) -> str:
