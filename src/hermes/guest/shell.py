@@ -139,7 +139,7 @@ class Shell:
         self._number = 0  # how many commands this shell was given; it counts too
         self._reports = 0  # how many reports came from it: one more, after its start
         self._dumps = 0  # how many dumps
-        self._heard = 0.0  # when a command ended, or a piece of its dump came (monotonic)
+        self._heard = 0.0  # when the shell began, a command ended, or a piece of its dump came (monotonic)
         self._spoiled = False  # the next dump begins with a piece of another
         self._missed = False  # the last one never came
         self._patience = 0  # milliseconds that the next command waits for the dump of the last one
@@ -165,6 +165,7 @@ class Shell:
         self.mark = "%s.s%d" % (self.guest.id, self.guest.next_mark)
         self._message, self._dump, self._lines = b"", [], []
         self._spoiled = False
+        self._heard = time.monotonic()
         os.makedirs(self.dir, 0o700, exist_ok=True)  # a command may have removed it
         for name in ("ctl", "state", "o", "e", "i"):
             self._fifo(name)
