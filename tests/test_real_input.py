@@ -91,6 +91,13 @@ def bash_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tests
 
 
+@pytest.fixture(autouse=True)
+def _as_plain_bash_has_it(hermes_home: Path) -> None:
+    """Commands get the environment that the plain ones get, and nothing is taken out of what they print."""
+    hermes_home.mkdir(0o700)
+    (hermes_home / "config.yaml").write_text("credentials: {inherit: true, redact: 'off'}\n")
+
+
 @pytest.fixture
 def environment(bash_source: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What bash's own run-all sets up."""
