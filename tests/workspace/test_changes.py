@@ -204,7 +204,7 @@ async def test_diff_is_one_that_patch_takes(box: Sandbox, project: Path, tmp_pat
 
 async def test_a_name_cannot_be_taken_for_a_line_of_the_diff(box: Sandbox, tmp_path: Path) -> None:
     await box.workspace.push()
-    names = ("x\n--- /dev/null\n+++ b/victim", "e\x1b[2Jsc", 'quo"te\\', "ä")
+    names = ("x\n--- /dev/null\n+++ b/victim", "e\x1b[2Jsc", 'a"b\\', "ä")
     for name in names:
         await box.files.write(name, "evil\n")
     text = await box.workspace.diff()
