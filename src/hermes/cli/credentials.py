@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -89,11 +88,14 @@ async def _places(config: Any) -> list[dict[str, str]]:
 
     found = []
     for record in await asyncio.to_thread(Store().all, []):
-        with contextlib.suppress(HermesError):
+        try:
             place = place_of(record, config)
-            if await place.find(record.locator) != "gone":
-                way = "channel" if place.credentials_shown() is None else "mount"
-                found.append({"backend": record.backend, "name": record.name, "way": way})
+            if await place.find(record.locator) == "gone":
+                continue
+            way = "channel" if place.credentials_shown() is None else "mount"
+        except HermesError as error:
+            way = f"unknown: {error.message}"
+        found.append({"backend": record.backend, "name": record.name, "way": way})
     return found
 
 
