@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import os
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 
 from hermes import backends
+from hermes.backends._stream import in_thread
 from hermes.backends.base import Backend, ByteChannel, Capabilities, Encoding
 from hermes.backends.docker import DockerBackend
 from hermes.backends.docker._engine import engine_for
@@ -60,8 +62,11 @@ class TerminalChannel:
         self._fd, slave = os.openpty()
         os.set_blocking(self._fd, False)
         self._on_data, self._on_close = on_data, on_close
-        self._process = await asyncio.to_thread(
-            subprocess.Popen, self._argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+        self._process = await in_thread(
+            lambda: subprocess.Popen(
+                self._argv, stdin=slave, stdout=slave, stderr=slave, start_new_session=True
+            ),
+            _end_process,
         )
         os.close(slave)
         asyncio.get_running_loop().add_reader(self._fd, self._read)
@@ -118,10 +123,15 @@ class TerminalChannel:
         self._fd = -1
         self._room.set()
         if self._process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                self._process.terminate()
+            _end_process(self._process)
         if self._on_close is not None:
             self._on_close(reason)
+
+
+def _end_process(process: subprocess.Popen[bytes]) -> None:
+    """End it, and wait for it whatever becomes of who started it."""
+    process.terminate()
+    threading.Thread(target=process.wait, daemon=True).start()
 
 
 class CopyBackend(LocalBackend):
