@@ -426,6 +426,9 @@ def enable(policy: Policy, call: Call, shape: Shape) -> None:
         policy.note("shadowed-command", "switches commands of the shell off, or loads others", call.span)
 
 
+_FULL_OF_SECRETS = marks.names("~ / /home /root ~/.config ~/.local ~/.local/share ~/Library")
+
+
 def grep(policy: Policy, call: Call, shape: Shape) -> None:
     """A search for credentials in the environment, or in what many files hold."""
     words = call.argv[1:]
@@ -442,6 +445,10 @@ def grep(policy: Policy, call: Call, shape: Shape) -> None:
     ):
         policy.note("read-secret", "looks for credentials in a history", call.span)
     recursive = has(call, "rR", "--recursive") or call.name in ("rg", "ag", "ack")
+    if recursive and re.search(r"(?i)passw|secret|token|credential|api.?key", pattern):
+        for word in words[place + 1 :]:
+            if word[:1] != "-" and policy.path(word, call) in _FULL_OF_SECRETS:
+                policy.note("read-secret", "looks for credentials in a home", call.span)
     if recursive and re.search(r"BEGIN.*(?:PRIVATE|RSA|OPENSSH)|AKIA|ghp_|sk-|aws_secret|xox[bp]", pattern):
         for word in call.argv[1:]:
             if policy.path(word, call) in ("~", "/") or policy.path(word, call).startswith("/home"):
