@@ -49,6 +49,22 @@ class Wrapper:
         self.fallback = next((one.removeprefix("else:") for one in words if one.startswith("else:")), "")
 
     def __call__(self, run: Interpreter, call: Call) -> str:
+        if (
+            call.stdin
+            and call.stdin.strip()
+            and (call.name == "script" or call.argv[:2] == ["unbuffer", "-p"])
+        ):
+            run.typed, held = True, run.typed
+            try:
+                if self.texts.isdisjoint(one.partition("=")[0][:2] for one in call.argv):
+                    # What it reads is typed to a shell.
+                    run.subshell(partial(run.script, marks.plain(call.stdin)))
+                return self._carried(run, call)
+            finally:
+                run.typed = held
+        return self._carried(run, call)
+
+    def _carried(self, run: Interpreter, call: Call) -> str:
         words = call.argv[1:]
         if self.sub:
             # `npm exec -- x`: the sub-command comes before the command, with options before and after it

@@ -346,6 +346,9 @@ def secretish(text: str) -> bool:
 def sshpass(policy: Policy, call: Call, shape: Shape) -> None:
     if any(word.startswith(("-p", "-f", "-d", "-e")) for word in call.argv[1:]):
         policy.note("root", "feeds a password to a program", call.span)
+    _, rest = options_of(call.argv[1:], marks.names("-p -f -d -P"))
+    if rest and rest[0].rpartition("/")[2] in ("sudo", "su", "doas") and call.place != "container":
+        policy.note("sudo-password", "feeds a password to sudo, and none is configured", call.span, "block")
 
 
 # Containers
@@ -355,12 +358,12 @@ def container(policy: Policy, call: Call, shape: Shape) -> None:
     words = call.argv[1:]
     for index, word in enumerate(words):
         value = ""
-        if word in ("-v", "--volume", "--mount", "--bind", "-B", "--device"):
+        if word in ("--volume", "--mount", "--bind", "-B", "--device") or re.fullmatch(r"-[a-zA-Z]*v", word):
             value = words[index + 1] if index + 1 < len(words) else ""
         elif word.startswith(("--volume=", "--mount=", "--bind=")):
             value = word.partition("=")[2]
-        elif re.match(r"-v[/~.]", word):
-            value = word[2:]
+        elif joined := re.fullmatch(r"-[a-zA-Z]*v=?([/~.$].*)", word):
+            value = joined.group(1)
         if not value:
             continue
         source = value

@@ -87,6 +87,8 @@ _TEMPLATE = Lazy(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
 _TICKED = Lazy(r"\b(?:exec|execSync|spawn|spawnSync|execFileSync|execa\w*)\s*\(\s*`((?:[^`\\]|\\.){1,500})`")
 _COLON = Lazy(r"(?:^|\n)\s*:!\s*([^\n]+)")
 _TCL = Lazy(r"\bexec\s+(?:-\w+\s+)*((?:[\w./~*-]+[ \t]*)+)")
+_TYPES = Lazy(r"\bioctl\b[^\n]{0,80}(?:0x5412|\b21522\b|TIOCSTI)")
+_SPAWNED = Lazy(r"\bspawn\b[^\n;]*?\b(sudo|su|doas)\b")
 _NODE_SHELL = Lazy(r"\b(?:net|tls|dgram|http2?|ws)[\"']\s*\)")
 # The functions of a module that works on files, whatever they are called here.
 _FILES = Lazy(r"[\"'](?:node:)?(?:fs|fs/promises|fs-extra|graceful-fs|del|del-cli|trash|shelljs)[\"']")
@@ -214,7 +216,12 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if language == "gnuplot":
         for match in list(re.finditer(r"(?:^|[;\n])\s*!\s*([^\n]+)", code))[:20]:
             shell(run, call, match.group(1))
+    if _TYPES.search(code):
+        run.note("code-runs", f"{language} code that types at the terminal")
     if language == "Tcl":
+        asks = _SPAWNED.search(code)
+        if asks and re.search(r"\b(?:exp_)?send\b", code):
+            run.fed(asks.group(1))
         for match in list(_TCL.finditer(code))[:20]:
             shell(run, call, match.group(1))
     if language == "Octave" and re.search(r"\b(?:delete|rmdir|unlink)\b\s*(?:\(|\w)", code):

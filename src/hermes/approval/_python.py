@@ -30,6 +30,11 @@ _SHELL = frozenset(
         "pty.spawn",
         "platform.popen",
         "asyncio.create_subprocess_shell",
+        "pexpect.spawn",
+        "pexpect.spawnu",
+        "pexpect.run",
+        "pexpect.runu",
+        "pexpect.popen_spawn.PopenSpawn",
     )
 )
 _RUN = frozenset(f"subprocess.{name}" for name in ("run", "call", "Popen", "check_call", "check_output")) | {
@@ -521,7 +526,15 @@ class Reader:
         elif name in _SHELL:
             if name == "pty.spawn":
                 self.run.note("code-network", "Python code that hands out a shell")
-            self.shell(" ".join(map(str, first)) if isinstance(first, list) else first)
+            said = " ".join(map(str, first)) if isinstance(first, list) else first
+            if name.startswith("pexpect.") and isinstance(said, str):
+                self.run.typed, held = True, self.run.typed
+                try:
+                    self.shell(said)
+                finally:
+                    self.run.typed = held
+            else:
+                self.shell(said)
         elif name in _RUN or name.startswith(("os.exec", "os.spawn", "os.posix_spawn")):
             self.process(name, node, args, keywords, first)
         elif name in _TREES:
@@ -575,6 +588,8 @@ class Reader:
             self.fetches(name, node, args, keywords)
         elif name == "?":
             self.run.note("code-runs", "Python code that calls what is not known")
+        elif name == "fcntl.ioctl" and "TIOCSTI" in ast.dump(node) + str(0x5412 in args and "TIOCSTI"):
+            self.run.note("code-runs", "Python code that types at the terminal")
         elif name in ("ctypes.CDLL", "ctypes.cdll.LoadLibrary"):
             self.run.note("code-runs", "Python code that calls the system's library")
         elif isinstance(node.func, ast.Attribute):

@@ -82,6 +82,10 @@ _VAGUE = marks.names(
 )
 
 
+# These ask for a password at their terminal.
+PASSWORDS = marks.names("sudo su doas sudo-rs runuser pkexec sudoedit")
+
+
 class Interpreter:
     """Follows one request. ``handlers`` are the commands whose effect on the session, or whose carried
     commands, are known: each takes the interpreter and the call, and returns what the command prints.
@@ -106,6 +110,7 @@ class Interpreter:
         self.commands = 0
         self.span: Span = (0, 0)
         self.place = ""
+        self.typed = False  # its input is typed at the terminal of what runs
         self.lenient = False  # what is followed is a piece, and may be none of a command
         self.root = False
         self.captured = False
@@ -682,6 +687,8 @@ class Interpreter:
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
             return self.call(msgspec.structs.replace(call, argv=["git", base[4:], *argv[1:]]))
         self._report(call, base)
+        if self.typed and base in PASSWORDS:
+            self.fed(base)
         if call.env or base in BUILDS:
             self._told(call, base)
         if self.state.files or call.stdin:
@@ -705,6 +712,11 @@ class Interpreter:
             return handler(self, call)
         finally:
             self.depth -= 1
+
+    def fed(self, program: str) -> None:
+        """Report a password that is typed for a program that asks its terminal for one."""
+        if self.place != "container":
+            self.note("sudo-password", f"types a password for {program}, and none is configured", "block")
 
     def _told(self, call: Call, base: str) -> None:
         """Follow what variables tell a build to run: ``CC='x #' make``."""
