@@ -343,6 +343,14 @@ def session_close(guest: Guest, call: Call) -> None:
     call.reply({"closed": shell is not None})
 
 
+@op("note")
+def note(guest: Guest, call: Call) -> None:
+    """Keep a word that each greeting has from now on, as long as this guest lives."""
+    if len(guest.notes) < 100 or call.args["key"] in guest.notes:
+        guest.notes[call.args["key"][:100]] = call.args["text"][:100]
+    call.reply()
+
+
 @op("session.state")
 def session_state(guest: Guest, call: Call) -> None:
     """Answer with where a session is, and a script of what it has defined; the session itself is not made."""
