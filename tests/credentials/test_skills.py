@@ -114,18 +114,18 @@ async def test_the_next_client_sends_nothing(
         raise AssertionError("something was sent, or asked for")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Travel, "_bring", fail)
+        patch.setattr("hermes.travel._push.push", fail)
         other = await open_in(place, name=skill, config=settings())
         assert await text(other, f"cat ~/.hermes/skills/{skill}/SKILL.md") == "first"
     # A guest that was started anew has no notes; what is there is compared, and nothing of it sent.
-    await other._channel.call("note", {"key": other.travel._mark, "text": ""})
-    other.travel._stamp = ""
+    await other._channel.call("note", {"key": other.travel.mark, "text": ""})
+    other.travel.stamp = ""
 
     with monkeypatch.context() as patch:
-        patch.setattr(Travel, "_send", fail)
+        patch.setattr("hermes.travel._push._send", fail)
         await looked(other)
         assert await text(other, f"cat ~/.hermes/skills/{skill}/SKILL.md") == "first"
-    assert other.travel._stamp
+    assert other.travel.stamp
 
 
 async def test_what_changed_on_both_sides_is_left_alone(skill: str, hermes_home: Path, open_in: Open) -> None:
@@ -151,7 +151,7 @@ async def test_what_was_there_already_is_not_touched(skill: str, hermes_home: Pa
     await asyncio.to_thread(shutil.rmtree, hermes_home / "skills")
     # It went there with the opening: as if it were the machine's own, without a note.
     await bare.run(f"echo theirs >~/.{skill}; ln -sf /nowhere ~/.config/{skill}/rc; rm ~/.hermes/.sent-*")
-    bare.travel._stamp = ""
+    bare.travel.stamp = ""
     await looked(bare)
     with pytest.warns(
         UserWarning, match=rf"\.{skill} was not brought inside.*; so it is with 1 more|rc was not"
@@ -170,11 +170,11 @@ async def test_a_home_that_was_put_back_gets_what_it_lacks(
     await looked(box)
     assert await text(box, f"cat ~/.hermes/skills/{skill}/late") == "late"
     await text(box, "rm -rf ~/.hermes && cp -a /tmp/old ~/.hermes")
-    box.travel._stamp = ""  # a guest that begins anew knows nothing
+    box.travel.stamp = ""  # a guest that begins anew knows nothing
     await looked(box)
     assert await text(box, f"cd ~/.hermes/skills/{skill} && cat SKILL.md late") == "second\nlate"
     await text(box, "rm -rf ~/.hermes")
-    box.travel._stamp = ""
+    box.travel.stamp = ""
     await looked(box)
     assert await text(box, f"cd ~/.hermes/skills/{skill} && cat SKILL.md late") == "second\nlate"
 

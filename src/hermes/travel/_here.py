@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import platform
 import posixpath
 import shutil
 import stat
@@ -15,13 +16,12 @@ from typing import NamedTuple
 
 from hermes.config import Config, home
 from hermes.errors import ConfigError
-from hermes.workspace._facts import OURS, Facts, parents
-from hermes.workspace._here import facts_of
 
 MAX_FILE = 64 << 20
 MAX_ALL = 256 << 20
 MAX_FILES = 20_000
 SKIPPED = frozenset({".git", "__pycache__", ".DS_Store"})
+OURS = ".hermes-"  # what a copy that is under way is called
 SKILLS, DOTFILES, LISTED = "skills", "dotfiles", "~"
 
 
@@ -42,9 +42,11 @@ class Tree(NamedTuple):
 
 
 class Mine(NamedTuple):
-    """One file: what is known of it without its content, and where it really lies."""
+    """One file: what is known of it without its content, and where it really lies; times of change."""
 
-    facts: Facts
+    size: int
+    mode: int
+    times: tuple[int, int]
     real: str
     linked: bool
 
@@ -59,6 +61,12 @@ class Here:
     files: dict[Tree, dict[str, Mine]] = field(default_factory=dict)
     left: dict[str, str] = field(default_factory=dict)
     stamp: str = ""
+
+
+def mark() -> str:
+    """Return what tells the notes of this hermes home from those of others in the same sandbox. Blocks."""
+    text = f"{platform.node()}\0{os.path.realpath(home())}"
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
 
 
 def trees(config: Config) -> list[Tree]:
@@ -102,9 +110,9 @@ def look(some: list[Tree]) -> Here:
                 continue
             taken.add(tree.target(path))
             found[path] = one
-            total += one.facts.size
+            total += one.size
             count += 1
-            digest.update(repr((tree.name, path, one.facts)).encode("utf-8", "surrogateescape"))
+            digest.update(repr((tree.name, path, one[:3])).encode("utf-8", "surrogateescape"))
             if count > MAX_FILES or total > MAX_ALL:
                 raise ConfigError(
                     f"skills and dotfiles have more than {MAX_FILES} files, or {MAX_ALL >> 20} MiB; "
@@ -138,7 +146,8 @@ def _files(tree: Tree, left: dict[str, str]) -> Iterator[tuple[str, Mine]]:
                 elif info.st_size > MAX_FILE:
                     left[os.path.join(tree.root, path)] = f"it has more than {MAX_FILE >> 20} MiB"
                 else:
-                    yield path, Mine(facts_of(info), real, linked)
+                    times = (info.st_mtime_ns, info.st_ctime_ns)
+                    yield path, Mine(info.st_size, info.st_mode & 0o777, times, real, linked)
             except FileNotFoundError:
                 continue  # it went meanwhile, or a link leads nowhere
             except OSError as error:
@@ -153,31 +162,6 @@ def _below(path: str, real: str) -> Iterator[tuple[str, str, bool]]:
             inner = f"{path}/{entry.name}" if path else entry.name
             linked = entry.is_symlink()
             yield inner, os.path.realpath(entry.path) if linked else entry.path, linked
-
-
-def hashed(here: Here) -> dict[Tree, dict[str, Facts]]:
-    """Return the facts with the content's hash; what cannot be read is not there. Blocks."""
-    return {
-        tree: {
-            path: one.facts.with_content(content)
-            for path, one in files.items()
-            if (content := _hash(one.real)) is not None
-        }
-        for tree, files in here.files.items()
-    }
-
-
-def _hash(path: str) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
-
-
-def folders(targets: list[str]) -> list[str]:
-    """Return the directories that targets lie in, the outer ones first."""
-    return sorted({folder for target in targets for folder in parents(target)})
 
 
 def lay_out(some: list[Tree], folder: Path) -> None:

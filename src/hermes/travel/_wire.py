@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import platform
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from hermes.config import home
 from hermes.errors import FileError
 from hermes.files import Files
-from hermes.guest.archive import BLOCK, header
-from hermes.workspace._facts import Entry, Facts
+from hermes.guest.archive import BLOCK, CHUNK, header, padded
+from hermes.workspace._facts import Entry, Facts, parents
 
-from ._here import Mine
+from ._here import Here, Mine, Tree
 
 if TYPE_CHECKING:
     from hermes.channel.channel import Channel
@@ -37,10 +34,29 @@ class Parcel(NamedTuple):
     mine: Mine
 
 
-def mark() -> str:
-    """Return what tells the notes of this hermes home from those of others in the same sandbox. Blocks."""
-    text = f"{platform.node()}\0{os.path.realpath(home())}"
-    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+def hashed(here: Here) -> dict[Tree, dict[str, Facts]]:
+    """Return what is here with the content's hash; what cannot be read is not there. Blocks."""
+    return {
+        tree: {
+            path: Facts("file", one.size, one.mode, one.times, content)
+            for path, one in files.items()
+            if (content := _hash(one.real)) is not None
+        }
+        for tree, files in here.files.items()
+    }
+
+
+def _hash(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def folders(targets: list[str]) -> list[str]:
+    """Return the directories that targets lie in, the outer ones first."""
+    return sorted({folder for target in targets for folder in parents(target)})
 
 
 def note_path(mark: str) -> str:
@@ -53,9 +69,10 @@ async def noted(channel: Channel, inside: str, mark: str) -> Sent:
     """
     try:
         data = await Files(channel).read(f"{inside}/{note_path(mark)}", n=MAX_NOTES)
-        return msgspec.convert(json.loads(data), Sent)
+        found = msgspec.convert(json.loads(data), Sent)
     except (FileError, ValueError, RecursionError):
         return {}
+    return {key: one for key, one in found.items() if not {"", ".", ".."}.intersection(key.split("/"))}
 
 
 def entry(sent: tuple[str, bool]) -> Entry:
@@ -72,8 +89,9 @@ def pack(
 ) -> None:
     """Give a tree to *put*: directories, files, and last the note of what is there then. Blocks."""
     now = time.time_ns()
+    held = bytearray()
     for folder in folders:
-        put(header(_bytes(folder), b"5", 0o700 if folder == ".hermes" else 0o755, 0, now))
+        held += header(_bytes(folder), b"5", 0o700 if folder == ".hermes" else 0o755, 0, now)
     notes = dict(sent)
     for parcel in parcels:
         try:
@@ -81,13 +99,17 @@ def pack(
                 data = file.read()
         except OSError:
             continue  # it went meanwhile, which the next look finds
-        facts = parcel.mine.facts
-        put(header(_bytes(parcel.target), b"0", facts.mode | 0o600, len(data), facts.times[0]))
-        put(data + bytes(-len(data) % BLOCK))
-        notes[parcel.key] = (hashlib.sha256(data).hexdigest(), bool(facts.mode & 0o100))
+        mine = parcel.mine
+        held += header(_bytes(parcel.target), b"0", mine.mode | 0o600, len(data), mine.times[0]) + padded(
+            data
+        )
+        notes[parcel.key] = (hashlib.sha256(data).hexdigest(), bool(mine.mode & 0o100))
+        if len(held) >= CHUNK:
+            put(bytes(held))
+            held.clear()
     text = json.dumps(notes).encode("ascii")
-    put(header(_bytes(note_path(mark)), b"0", 0o600, len(text), now))
-    put(text + bytes(-len(text) % BLOCK + 2 * BLOCK))
+    held += header(_bytes(note_path(mark)), b"0", 0o600, len(text), now) + padded(text)
+    put(bytes(held) + bytes(2 * BLOCK))
 
 
 def _bytes(path: str) -> bytes:
