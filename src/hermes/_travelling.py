@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from .config import Config, home
+from .errors import UnsupportedError
 
 if TYPE_CHECKING:
     from .sandbox import Sandbox
@@ -39,8 +40,16 @@ async def bring(box: Sandbox) -> None:
 
 
 def of(box: Sandbox) -> Travel:
-    """Return what travels into an open sandbox."""
+    """Return what travels into an open sandbox.
+
+    :raises UnsupportedError: commands there see this machine's files themselves
+    """
     from .travel import Travel
+
+    if box._the_place().capabilities.isolation == "none":
+        raise UnsupportedError(
+            f"commands on {box.backend} use the skills and dotfiles of this machine itself: none were copied"
+        )
 
     if box._travel is None:
         box._travel = Travel(box._channel, box._config)

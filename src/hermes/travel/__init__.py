@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
 from hermes.errors import ConfigError, FileError
@@ -83,7 +83,7 @@ class Travel:
                     f"skills and dotfiles could not be brought inside: {error.message}", stacklevel=4
                 )
 
-    async def diffs(self, *paths: str) -> AsyncIterator[tuple[Change, str]]:
+    async def diffs(self, *paths: str) -> AsyncGenerator[tuple[Change, str], None]:
         """Yield what changed inside, each with its text in the form of ``diff -u``.
 
         :param paths: such as ``skills/one`` or ``dotfiles``; all when there are none

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from . import Travel
 
 
-async def diffs(travel: Travel, paths: Sequence[str]) -> AsyncIterator[tuple[Change, str]]:
+async def diffs(travel: Travel, paths: Sequence[str]) -> AsyncGenerator[tuple[Change, str], None]:
     """Yield what changed inside; see :meth:`Travel.diffs`."""
     files = Files(travel.channel)
     for tree, sides, _ in await _sides(travel):
@@ -34,7 +34,7 @@ async def diffs(travel: Travel, paths: Sequence[str]) -> AsyncIterator[tuple[Cha
                 facts = sides.there.get(path)
                 one = change(path, sides.here.get(path), facts)
                 inside = os.path.join(travel.home, tree.inside)
-                text = await difference(files, tree.root, inside, path, sides)
+                text = await difference(files, tree.root, inside, path, sides, f"{tree.name}/{path}")
                 yield msgspec.structs.replace(one, path=f"{tree.name}/{path}"), text
 
 

@@ -289,8 +289,13 @@ class Workspace:
             )
 
 
-async def difference(files: Files, root: str, inside: str, path: str, sides: Sides) -> str:
-    """Return how one file inside differs from that here, in the form of ``diff -u``."""
+async def difference(
+    files: Files, root: str, inside: str, path: str, sides: Sides, shown: str | None = None
+) -> str:
+    """Return how one file inside differs from that here, in the form of ``diff -u``.
+
+    :param shown: what the path is called in it
+    """
     here, there = sides.here.get(path), sides.there.get(path)
     try:
         now = await _inside(files, f"{inside}/{path}", there)
@@ -298,7 +303,7 @@ async def difference(files: Files, root: str, inside: str, path: str, sides: Sid
         return f"{path}: {error.message}\n"
     before = await asyncio.to_thread(_content, root, path, here)
     note = "the file here changed too; this is the difference to it\n" if sides.changed_here(path) else ""
-    return note + await asyncio.to_thread(unified, path, before, now, here, there)
+    return note + await asyncio.to_thread(unified, shown or path, before, now, here, there)
 
 
 async def _inside(files: Files, path: str, facts: Facts | None) -> bytes | None:
