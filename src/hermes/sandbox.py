@@ -179,7 +179,7 @@ class Sandbox:
         self._password = sudo_password()
         self._declared = supply.check(config.credentials)
         self._folders = _travelling.check(config)
-        for line in supply.mend():
+        for line in (*supply.mend(), *supply.root_told()):
             warnings.warn(line, stacklevel=2)
         self._here = os.getcwd()
         self._store = Store()
@@ -591,9 +591,11 @@ class Sandbox:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         term: str = "xterm-256color",
+        redact: bool = True,
     ) -> Pty:
         """Start a program on a terminal, an interactive shell by default.
 
+        :param redact: take secrets out of what is read from it, as ``credentials.redact`` says
         :raises Refused: approval said no
         """
         from .channel.channel import checked
@@ -612,9 +614,8 @@ class Sandbox:
             await self._again(error, None, 1)
             reply = await self._channel.call("start", self._base | args | await self._given(raw, args), raw)
         text = raw.decode("utf-8", "surrogateescape")
-        return Pty(
-            Job(self, checked(reply.body.get("id"), int), text, tty=True, cwd=_text(reply.body.get("cwd")))
-        )
+        ident, at = checked(reply.body.get("id"), int), _text(reply.body.get("cwd"))
+        return Pty(Job(self, ident, text, tty=True, cwd=at), redact=redact)
 
     async def jobs(self) -> list[JobInfo]:
         """Return every command that runs or may be asked for, and every process left in the background."""
