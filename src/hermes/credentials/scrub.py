@@ -106,6 +106,19 @@ class _View:
             data = data.translate(None, b"\r\n")
         self.text = past + data
 
+    def span(self, start: int, end: int) -> _Found:
+        """Return where a part of the text was in the data."""
+        index = start - self._past
+        if index >= 0 and not self._codes and len(self.text) - self._past != len(self._data):
+            # Mostly it is there in one piece: that is found faster than where its ends were.
+            in_text, in_data = self._blocks
+            which = bisect_right(in_text, index) - 1
+            at = in_data[which]
+            place = self._data.find(self.text[start:end], at, at + BLOCK + end - start)
+            if place >= 0 and self._left(at, place) == index - in_text[which]:
+                return place, place + end - start
+        return self.origin(start), self.origin(end - 1) + 1
+
     def origin(self, index: int) -> int:
         """Return where a character of the text was in the data; 0 for those of the past."""
         index -= self._past
@@ -333,7 +346,7 @@ class Stream:
             (values, self._scrub.declared(values)),
             (tokens, self._scrub.tokens(tokens)),
         ):
-            spans += [(view.origin(start), view.origin(end - 1) + 1) for start, end in found]
+            spans += [view.span(start, end) for start, end in found]
             if first < len(view.text):
                 self._begun = max(self._begun, len(view.text) - first)
                 # After a line's end more must be known: it would keep most lines waiting.
