@@ -203,8 +203,9 @@ class Store:
                 f"the record of the {backend} sandbox '{name}' in {self._file.path} cannot be used: {wrong}; "
                 "it was left as it is",
                 code="state_unreadable",
-                hint="It may be the only trace of a sandbox that runs. Repair it, or delete it once that is "
-                "gone.",
+                hint="It may be the only trace of a sandbox that runs. Once that is gone: "
+                f"sqlite3 {self._file.path} "
+                f"\"DELETE FROM sandboxes WHERE backend = '{backend}' AND name = '{name}'\"",
                 context={"path": str(self._file.path)},
             )
         record.last_used = max(record.last_used, last_used)

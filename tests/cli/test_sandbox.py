@@ -115,6 +115,29 @@ def test_a_record_of_a_backend_that_is_not_installed(cli: Cli) -> None:
     sql(cli.home, "DELETE FROM sandboxes WHERE backend = 'mars'")
 
 
+def test_a_machine_that_is_gone_for_good_is_forgotten_with_force(cli: Cli) -> None:
+    cli.out("exec", "-q", "--name", "mine", "true")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    here = content(cli.home, "local", "mine")
+    there = here.replace('"backend":"local"', '"backend":"ssh"').replace('"name":"mine"', '"name":"far"')
+    there = there.replace('"locator":{', f'"locator":{{"host":"127.0.0.1","user":"me","port":{port},')
+    store_content(cli.home, "ssh", "far", there)
+    done = cli("sandbox", "rm", "far")
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert b"me@127.0.0.1" in done.stderr
+    assert b"hermes sandbox rm --force" in done.stderr
+    assert content(cli.home, "ssh", "far") == there
+    done = cli("sandbox", "rm", "--force", "far", "mine")
+    assert done.returncode == 0
+    assert b"cannot be reached" in done.stderr
+    assert done.stdout == (
+        b"far: forgotten; its files and what runs in it may be left on me@127.0.0.1; "
+        b"'hermes sandbox prune' looks for them\nmine: removed\n"
+    )
+    assert states(cli) == {}
+
+
 def test_cp_both_ways(cli: Cli) -> None:
     cli.out("exec", "-q", "--name", "mine", "--workspace", "private", "true")
     tree = cli.cwd / "tree"
