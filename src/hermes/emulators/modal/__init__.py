@@ -77,7 +77,9 @@ class ModalEmulator(Emulator):
     async def _serve(self, service: Any, base: type) -> int:
         server = Server([_Service(self, service, base)], status_details_codec=custom_detail_codec)
         self._servers.append(server)
-        listening = socket.create_server(("127.0.0.1", 0))
+        # asyncio sends small packets at once on sockets that name their protocol.
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.bind(("127.0.0.1", 0))
         await server.start(sock=listening)
         return await self.line.expose(listening.getsockname()[1])
 
