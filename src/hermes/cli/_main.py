@@ -36,6 +36,7 @@ COMMANDS = {
     "credentials": "credentials",
     "config": "config",
     "bench": "bench",
+    "emulate": "emulate",
 }
 """Command to module. Each has an ``app``: one command, or a group of them."""
 
