@@ -35,6 +35,7 @@ COMMANDS = {
     "approvals": "approvals",
     "credentials": "credentials",
     "config": "config",
+    "usage": "usage",
     "bench": "bench",
     "emulate": "emulate",
 }
