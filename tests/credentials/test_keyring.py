@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -55,6 +56,24 @@ def test_values_come_from_it(cli: Cli, own: Path) -> None:
     assert f"{TOKEN}: variable from the keyring" in said and VALUE not in said
     assert f"ok     {TOKEN}: variable: there, and as it is here" in cli.out("credentials", "check")
     assert cli.out("exec", f"echo ${TOKEN}", env={**os.environ, TOKEN: "mine"}) == "mine\n"
+
+
+def test_hermes_puts_declared_ones_there(cli: Cli, own: Path, tmp_path: Path) -> None:
+    done = cli("config", "set", TOKEN, input=f"{VALUE}\n".encode())
+    assert done.stderr.decode() == f"hermes: {TOKEN} is set, in the keyring\n"
+    assert not (own / ".env").exists()
+    assert json.loads((tmp_path / "passwords").read_text()) == {f"hermes/{TOKEN}": VALUE}
+    assert cli.out("config", "get", TOKEN, "--explain") == "set   (the keyring)\n"
+    assert cli.out("exec", f"echo ${TOKEN}") == f"{VALUE}\n"
+    cli("config", "set", "OTHER_API_KEY", input=b"of .env")  # which is not declared, and looked up there
+    assert "OTHER_API_KEY" in (own / ".env").read_text()
+    assert b"was removed from the keyring" in cli("config", "unset", TOKEN).stderr
+    assert cli.out("config", "get", TOKEN) == "not set\n"
+    again = cli("config", "unset", TOKEN)
+    assert (
+        again.returncode == 125
+        and b"did not take it: PasswordDeleteError; nothing was changed" in again.stderr
+    )
 
 
 def test_what_comes_back_is_redacted(cli: Cli) -> None:

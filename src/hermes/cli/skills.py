@@ -64,7 +64,7 @@ def pull(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Bring what changed inside into skills/ and dotfiles/ of hermes's home.
+    """Bring what changed inside into hermes's home.
 
     Every sandbox gets it from there. Files that changed here too are left alone. Asks before anything is
     written. The exit code is 125 when something was in conflict or could not be written.

@@ -32,4 +32,7 @@ class FileKeyring(KeyringBackend):
         path.write_text(json.dumps({**found, f"{service}/{username}": password}), "utf-8")
 
     def delete_password(self, service: str, username: str) -> None:
-        raise PasswordDeleteError
+        found = self._all()
+        if found.pop(f"{service}/{username}", None) is None:
+            raise PasswordDeleteError
+        Path(os.environ["FILE_KEYRING"]).write_text(json.dumps(found), "utf-8")
