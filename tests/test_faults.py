@@ -20,6 +20,7 @@ from hermes import Sandbox
 from hermes.approval import Mode
 from hermes.config import Config, Lifetime, Local, Output
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone
+from hermes.state import Store
 from hermes.testing.tools import eventually, fails, gone, out, pids, stopwatch, tag
 
 MB = 1 << 20
@@ -339,7 +340,7 @@ async def test_unknown_backend() -> None:
 async def test_unusable_workspace(hermes_home: Path) -> None:
     with pytest.raises(BackendError, match="not a directory"):
         await local(workspace="/no/such/place").open()
-    assert await asyncio.to_thread(lambda: list(hermes_home.glob("state/sandboxes/*"))) == []
+    assert await asyncio.to_thread(lambda: Store().all()) == []
 
 
 async def test_interpreter_that_does_not_work(tmp_path: Path) -> None:

@@ -260,7 +260,8 @@ class Sandbox:
         if place.stopped_by_client and self._life.idle_stop:
             from ._idle import suspend_when_idle
 
-            self._idle = asyncio.create_task(suspend_when_idle(self, self._life.idle_stop))
+            after = place.idle_after or self._life.idle_stop
+            self._idle = asyncio.create_task(suspend_when_idle(self, after))
         await asyncio.to_thread(self._store.touch, self._record)
         await _travelling.bring(self)
 

@@ -430,6 +430,11 @@ class Backend(ABC):
         """Whether a client has to suspend the place after its idle time, since nothing else will."""
         return False
 
+    @property
+    def idle_after(self) -> float | None:
+        """Seconds without use after which such a client does so, None for ``lifetime.idle_stop``."""
+        return None
+
     def guest_options(self) -> Mapping[str, Any]:
         """What the guest has to know of this place, beyond its directories; see ``hermes.guest.main``.
 

@@ -36,7 +36,9 @@ COMMANDS = {
     "credentials": "credentials",
     "skills": "skills",
     "config": "config",
+    "usage": "usage",
     "bench": "bench",
+    "emulate": "emulate",
 }
 """Command to module. Each has an ``app``: one command, or a group of them."""
 

@@ -59,8 +59,7 @@ class Reader:
         if not self._wide and len(data) >= 65536:
             self._wide = True
             widen(self.fd, PIPE_SIZE)
-        self.task.spools[self.chan].append(data)
-        self.task.output_came()
+        self.task.take(self.chan, data)
         return True
 
     def close(self) -> None:
@@ -375,6 +374,11 @@ class Task:
         call.reply(outcome)
         if self.kind == "run" and call.task is self:
             call.client.told.append((call.client.link.sent, self))
+
+    def take(self, chan: int, data: bytes) -> None:
+        """Add to the output."""
+        self.spools[chan].append(data)
+        self.output_came()
 
     def output_came(self) -> None:
         for watch in self.watches:
