@@ -269,6 +269,11 @@ async def test_too_many_are_not_brought(open_in: Open, skill: str, monkeypatch: 
     with pytest.warns(UserWarning, match="could not be brought inside: .* more than 2 files"):
         box = await open_in("docker", config=settings())
         assert await text(box, "ls -A ~/.hermes 2>/dev/null; true") == ""
+    await looked(box)
+    await box.run("true")  # told of once
+    monkeypatch.undo()
+    await looked(box)
+    assert await text(box, f"cat ~/.hermes/skills/{skill}/SKILL.md") == "first"
 
 
 def test_links_that_lead_out_stay_here(skill: str, hermes_home: Path, tmp_path: Path) -> None:
