@@ -239,8 +239,9 @@ def small_disk(hermes_home: Path) -> Iterator[Path]:
     """A file system of 2 MiB where local sandboxes keep their spill files."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount a small file system")
+    hermes_home.mkdir(0o700)
     path = hermes_home / "sandboxes"
-    path.mkdir(parents=True)
+    path.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", path], check=False).returncode:
         pytest.skip("this machine does not let us mount a tmpfs")
     yield path

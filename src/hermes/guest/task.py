@@ -460,6 +460,7 @@ class Process(Task):
             os.close(fd)
         self.nanny.on_exit = self._exited
         self.nanny.on_end = self._ended
+        self.scripts: List[str] = []  # files that its shell reads, and nobody after its end
 
     def _open_tty(self, size: List[int]) -> Dict[int, int]:
         self.tty, slave = os.openpty()
@@ -536,6 +537,8 @@ class Process(Task):
 
     def _finish(self) -> None:
         assert self.nanny.status is not None
+        while self.scripts:
+            remove_quietly(self.scripts.pop())
         self.finish(exit_code(self.nanny.status), self.cwd)
 
     def _ended(self) -> None:

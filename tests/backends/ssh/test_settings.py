@@ -30,6 +30,7 @@ def settled(monkeypatch: pytest.MonkeyPatch, home: Path, how: str, values: dict[
     home.mkdir(0o700, exist_ok=True)
     lines = "".join(f"  {key}: {value}\n" for key, value in values.items())
     (home / "config.yaml").write_text(f"ssh:\n{lines}")
+    (home / "config.yaml").chmod(0o600)
 
 
 @pytest.mark.parametrize("how", ["environment", "file", "options"])
@@ -226,6 +227,7 @@ ssh:
       user: hermes-dash
 """
     )
+    (hermes_home / "config.yaml").chmod(0o600)
     options: dict[str, Any] = {"workspace": "private", "approval": "off"}
     async with hermes.Sandbox("ssh:one", **options) as one, hermes.Sandbox("ssh:two", **options) as two:
         assert (await one.run("id -un")).text == f"{host.user}\n"
