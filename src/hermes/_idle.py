@@ -51,9 +51,12 @@ async def awake(box: Sandbox) -> None:
     async with box._sleeping:
         if not box._asleep:
             return
+        began = time.monotonic()
         await box.resume()
+        took = time.monotonic() - began
     if box._channel.guest.get("guest") != box._slept:
         warnings.warn(
-            f"'{box.name}' was switched off while nobody used it: its sessions begin anew",
+            f"'{box.name}' was switched off while nobody used it, and woken in {took:.1f} s: its sessions "
+            "begin anew",
             stacklevel=4,
         )

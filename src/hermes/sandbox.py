@@ -297,6 +297,15 @@ class Sandbox:
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
+        place = self._place if self.named and self._open_channel is not None else None
+        await self._close()
+        if place is not None:
+            try:
+                await place.left()
+            except HermesError as error:
+                warnings.warn(f"'{self.name}' was left, but not all was kept: {error}", stacklevel=2)
+
+    async def _close(self) -> None:
         idle, self._idle = self._idle, None
         if idle is None or idle is not asyncio.current_task():
             self._asleep = False
@@ -318,7 +327,7 @@ class Sandbox:
         if channel is not None:
             with contextlib.suppress(HermesError, TimeoutError):
                 await channel.call("shutdown", {"remove": True}, timeout=5.0)
-        await self.close()
+        await self._close()
         place, self._place = self._place, None
         if place is not None:
             await place.destroy()
@@ -733,7 +742,7 @@ class Sandbox:
         if self._supply is not None:
             await self._supply.withdraw()
         await place.suspend()
-        await self.close()
+        await self._close()
 
     async def resume(self) -> None:
         """Start the place again and attach to it.

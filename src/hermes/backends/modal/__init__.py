@@ -22,6 +22,7 @@ from .._cloud import _limiter
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from . import _snapshots as snapshots
 from ._channel import ModalChannel
+from ._prune import BORN, prune, tags
 
 if TYPE_CHECKING:
     from hermes.state import Store
@@ -81,8 +82,7 @@ class ModalBackend(Backend):
         self._settled: Modal | None = None
         self._box: Any = None
         self._connected: Connection | None = None
-        self._born = 0.0
-        self._keeping: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def check(cls, config: Config) -> None:
@@ -142,8 +142,8 @@ class ModalBackend(Backend):
                 "network: off and modal.allow_domains or modal.allow_cidrs exclude each other; nothing was "
                 "started"
             )
-        if not 60 <= settings.lifetime <= MAX_LIFETIME:
-            raise ConfigError("modal.lifetime must be between a minute and 24 hours; nothing was started")
+        if not 1 <= settings.lifetime <= MAX_LIFETIME:
+            raise ConfigError("modal.lifetime can be 24 hours at the most; nothing was started")
         super().check_spec()
 
     def settings(self) -> dict[str, Any]:
@@ -188,10 +188,12 @@ class ModalBackend(Backend):
     # --- bringing it up
 
     async def _connect(self, modal: ModuleType) -> Connection:
-        if self._connected is None:
-            self._connected = await asyncio.to_thread(modal.connection, self._settings)
-        await self._connected.open()
-        return self._connected
+        found: Connection | None = self._connected
+        if found is None:
+            found = self._connected = await asyncio.to_thread(modal.connection, self._settings)
+        assert found is not None
+        await found.open()
+        return found
 
     @property
     def _name(self) -> str:
@@ -250,12 +252,9 @@ class ModalBackend(Backend):
                 if not refused and not isinstance(error.__cause__, modal.AlreadyExistsError):
                     await settled(self._undo(modal, error))
                 raise
-        self._born = time.monotonic()
 
     def _options(self, connection: Connection, app: Any, image: Any) -> dict[str, Any]:
         """Return what the sandbox is created with. Blocks, for a moment."""
-        from ._prune import tags
-
         settings, limits = self._settings, self.spec.limits
         options: dict[str, Any] = {
             "app": app,
@@ -324,8 +323,12 @@ class ModalBackend(Backend):
             process = await modal.call(
                 box.exec.aio(*argv, text=False, workdir="/"), "start a process in the sandbox"
             )
-            if self._keeping is None or self._keeping.done():
-                self._keeping = asyncio.get_running_loop().create_task(self._stay(modal, box))
+            if not self._tasks:
+                loop = asyncio.get_running_loop()
+                for work in (self._stay(modal, box), self._outlive(modal, box)):
+                    task = loop.create_task(work)
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
             return process
 
         return ModalChannel(modal, start)
@@ -337,6 +340,32 @@ class ModalBackend(Backend):
         with contextlib.suppress(HermesError):
             work = box.exec.aio("python3", "-c", KEEPER, RUN, stdout=quiet, stderr=quiet, workdir="/")
             await modal.call(work, "start a process in the sandbox")
+
+    async def _outlive(self, modal: ModuleType, box: Any) -> None:
+        """Keep the files before the lifetime, which nothing can extend, is over."""
+        with contextlib.suppress(HermesError, ValueError):
+            marks = await modal.call(box.get_tags.aio(), "read the sandbox's tags")
+            life = self._settings.lifetime
+            margin = min(self._settings.snapshot_timeout + 60, life / 2)
+            await asyncio.sleep(float(marks.get(BORN, time.time())) + life - margin - time.time())
+            while self._box is box:
+                try:
+                    await self._keep(modal)
+                except Unreachable:
+                    await asyncio.sleep(5)
+                    continue
+                self.progress(f"'{self.spec.name}' ends within {margin:.0f} s: its files were kept until now")
+                return
+
+    def _let_be(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = set()
+
+    async def left(self) -> None:
+        self._let_be()
+        if self.spec.persistent and self._box is not None:
+            await self._keep(await sdk())
 
     def guest_python(self) -> Sequence[str]:
         return ("python3", "-I", "-S")
@@ -372,8 +401,7 @@ class ModalBackend(Backend):
         if self._box is None and not await self._running(modal, connection):
             return
         box, self._box = self._box, None
-        if self._keeping is not None:
-            self._keeping.cancel()
+        self._let_be()
         await modal.gone_is_fine(box.terminate.aio(wait=True), "end the sandbox", END_SECONDS)
 
     async def destroy(self, *, keep_files: bool = False) -> None:
@@ -440,8 +468,6 @@ class ModalBackend(Backend):
 
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:
-        from ._prune import prune
-
         return await prune(await sdk(), config, store)
 
 
