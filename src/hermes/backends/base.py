@@ -278,6 +278,8 @@ class Backend(ABC):
             if kind not in can.workspace:
                 known = ", ".join(sorted(can.workspace)) or "none"
                 raise self._unsupported(f"workspace: {spec.workspace}", f"kinds it offers: {known}")
+        if self.config.skills == "shared" and can.copies:
+            raise self._unsupported("skills: shared", "files here can only be copied: --set skills=copy")
         self.copied()
 
     def copied(self) -> str | None:

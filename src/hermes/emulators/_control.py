@@ -22,16 +22,16 @@ import shutil
 import signal
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from aiohttp import web
 
 from ._clock import Clock
 from ._line import Line
 
-__all__ = ["Emulator", "serve"]
+__all__ = ["Emulator", "Ready", "load", "serve"]
 
 
 class Emulator(ABC):
@@ -105,10 +105,22 @@ class Emulator(ABC):
         self._faults.clear()
 
 
-async def serve(kind: type[Emulator], *, delay: float = 0.0, cut: float = 0.0) -> None:
-    """Run an emulator until SIGINT, SIGTERM or the end of stdin's other side, where that is a pipe.
+class Ready(NamedTuple):
+    """A running emulator: its control port's URL, and the environment variables with which it is used."""
 
-    Prints one line of JSON when it is ready: ``{"name", "control", "settings"}``.
+    name: str
+    control: str
+    settings: dict[str, str]
+
+
+async def serve(
+    kind: type[Emulator], ready: Callable[[Ready], None], *, delay: float = 0.0, cut: float = 0.0
+) -> None:
+    """Run an emulator until SIGINT, SIGTERM, SIGHUP, or the end of the process that started it.
+
+    :param ready: called once, when it can be used
+    :param delay: seconds that each byte takes, one way
+    :param cut: seconds after which every connection is reset, again and again; 0 for never
     """
     folder = Path(tempfile.mkdtemp(prefix=f"hermes-{kind.name}-"))
     loop = asyncio.get_running_loop()
@@ -124,7 +136,7 @@ async def serve(kind: type[Emulator], *, delay: float = 0.0, cut: float = 0.0) -
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         control = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        print(json.dumps({"name": kind.name, "control": control, "settings": settings}), flush=True)
+        ready(Ready(kind.name, control, settings))
         parent = os.getppid()
         while not over.is_set() and os.getppid() == parent:  # whoever started it may have been killed
             try:
@@ -218,5 +230,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--delay", type=float, default=0.0, help="seconds that each byte takes, one way")
     parser.add_argument("--cut", type=float, default=0.0, help="reset all connections every so many seconds")
     options = parser.parse_args(argv)
-    asyncio.run(serve(load(options.name), delay=options.delay, cut=options.cut))
+
+    def ready(emulator: Ready) -> None:
+        print(json.dumps(emulator._asdict()), flush=True)
+
+    asyncio.run(serve(load(options.name), ready, delay=options.delay, cut=options.cut))
     return 0

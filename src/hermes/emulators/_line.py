@@ -70,12 +70,14 @@ class _End(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._ended = 0  # directions that are over
+        self._made = 0.0  # when the client, which is told too early, would know of its connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._line._open.add(transport)
         if self._other is None:
+            self._made = asyncio.get_running_loop().time() + self._line.delay * 2
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
@@ -106,7 +108,7 @@ class _End(asyncio.Protocol):
 
     def _pass(self, data: bytes | None) -> None:
         loop = asyncio.get_running_loop()
-        self._queue.append((loop.time() + self._line.delay, data))
+        self._queue.append((max(loop.time(), self._made) + self._line.delay, data))
         if self._timer is None:
             self._deliver()
 
@@ -142,5 +144,6 @@ class _End(asyncio.Protocol):
         if self._transport is not None:
             self._line._open.discard(self._transport)
         other = self._other
-        if other is not None and other._transport is not None and not other._transport.is_closing():
-            other._transport.abort() if error is not None else other._transport.close()
+        # Without an error both directions were over, and what is still on its way arrives.
+        if error is not None and other is not None and other._transport is not None:
+            other._transport.abort()

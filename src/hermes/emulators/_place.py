@@ -18,10 +18,11 @@ __all__ = ["Place", "PlaceEnded", "Process", "set_size"]
 
 _OWN = ("root", "home", "tmp", "var/tmp", "var/lib", "var/log", "opt", "srv", "mnt", "etc")
 _ETC = (
-    "alternatives", "bash.bashrc", "group", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime",
-    "mime.types", "nsswitch.conf", "passwd", "profile", "protocols", "resolv.conf", "services", "shells",
-    "ssl", "terminfo",
+    "bash.bashrc", "group", "hosts", "ld.so.cache", "ld.so.conf", "localtime", "mime.types", "nsswitch.conf",
+    "passwd", "profile", "protocols", "resolv.conf", "services", "shells",
 )  # fmt: skip
+_ETC_SHOWN = ("alternatives", "ld.so.conf.d", "ssl", "terminfo")
+"""Directories of many files, which would take seconds to copy."""
 _UNLOCK, _NUMBER = 0x40045431, 0x80045430  # TIOCSPTLCK and TIOCGPTN, which termios has not
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
@@ -44,6 +45,7 @@ class Place:
         self._folders = folders
         self._init: asyncio.subprocess.Process | None = None
         self._pid = 0
+        self._ending: set[asyncio.Task[int]] = set()
 
     @property
     def running(self) -> bool:
@@ -53,13 +55,7 @@ class Place:
     async def start(self, *, network: bool = True, hostname: str = "emulated") -> None:
         """Make the root where there is none yet, and bring its first process up."""
         await asyncio.to_thread(self._make)
-        argv = [_bwrap(), "--unshare-user", "--uid", "0", "--gid", "0", "--unshare-pid", "--unshare-ipc"]
-        argv += ["--unshare-uts", "--hostname", hostname, "--die-with-parent", "--new-session"]
-        argv += [] if network else ["--unshare-net"]
-        for name in sorted(os.listdir(self.tree)):
-            argv += ["--bind", str(self.tree / name), f"/{name}"]
-        argv += await asyncio.to_thread(_system)
-        argv += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", "/run"]
+        argv = await asyncio.to_thread(self._argv, network, hostname)
         read, write = os.pipe()
         try:
             self._init = await asyncio.create_subprocess_exec(
@@ -80,6 +76,22 @@ class Place:
             raise RuntimeError(f"bubblewrap could not make the sandbox's root: {words}")
         self._pid = int(json.loads(said)["child-pid"])
 
+    def _argv(self, network: bool, hostname: str) -> list[str]:
+        argv = [_bwrap(), "--unshare-user", "--uid", "0", "--gid", "0", "--unshare-pid", "--unshare-ipc"]
+        argv += ["--unshare-uts", "--hostname", hostname, "--die-with-parent", "--new-session"]
+        argv += [] if network else ["--unshare-net"]
+        for name in sorted(os.listdir(self.tree)):
+            argv += ["--bind", str(self.tree / name), f"/{name}"]
+        for name in _SYSTEM:
+            host = Path("/", name)
+            if host.is_symlink():
+                argv += ["--symlink", os.readlink(host), str(host)]
+            elif host.is_dir():
+                argv += ["--ro-bind", str(host), str(host)]
+        for name in _ETC_SHOWN:
+            argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        return [*argv, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", "/run"]
+
     def _make(self) -> None:
         if not self.tree.exists() and self._base is not None:
             shutil.copytree(self._base, self.tree, symlinks=True)
@@ -91,11 +103,9 @@ class Place:
         (self.tree / "tmp").chmod(0o1777)
         (self.tree / "var/tmp").chmod(0o1777)
         for name in _ETC:
-            source, copy = Path("/etc", name), self.tree / "etc" / name
-            if source.is_dir():
-                shutil.copytree(source, copy, symlinks=True, ignore_dangling_symlinks=True)
-            elif source.exists():
-                shutil.copy(source, copy)
+            source = Path("/etc", name)
+            if source.exists():
+                shutil.copy(source, self.tree / "etc" / name)
 
     async def spawn(
         self,
@@ -122,6 +132,9 @@ class Place:
             stdin=pipe, stdout=pipe, stderr=error,
             env=dict(env or {}), start_new_session=True, limit=1 << 20,
         )  # fmt: skip
+        ending = asyncio.create_task(process.wait())
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
         return Process(process)
 
     def terminal(self, rows: int, columns: int) -> tuple[int, int]:
@@ -148,6 +161,8 @@ class Place:
         with contextlib.suppress(ProcessLookupError):
             self._init.kill()
         await self._init.wait()
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=5)
 
     async def copy(self, to: Path) -> None:
         """Copy its files as they are now."""
@@ -159,11 +174,11 @@ class Place:
         await asyncio.to_thread(shutil.rmtree, self.tree, ignore_errors=True)
 
     def path(self, inside: str) -> Path:
-        """Return where on this machine a file is that can be written inside.
+        """Return where on this machine a file is that can be written inside. Looks at the disk.
 
         :raises ValueError: a link on the way leads out of the sandbox
         """
-        found = Path(os.path.normpath(f"{self.tree}/{inside}"))
+        found = Path(f"{self.tree}{os.path.normpath('/' + inside.lstrip('/'))}")
         if not found.resolve().is_relative_to(self.tree.resolve()):
             raise ValueError(f"{inside}: leads out of the sandbox")
         return found
@@ -182,8 +197,25 @@ class Process:
         return self._outer.returncode
 
     async def wait(self) -> int:
-        """Wait for its end and return the code."""
-        return await self._outer.wait()
+        """Wait for its end and return the code, whoever still holds its pipes."""
+        loop = asyncio.get_running_loop()
+        try:
+            watch = os.pidfd_open(self._outer.pid)
+        except ProcessLookupError:  # it has ended
+            return await self._code()
+        over = asyncio.Event()
+        loop.add_reader(watch, over.set)
+        try:
+            await over.wait()
+        finally:
+            loop.remove_reader(watch)
+            os.close(watch)
+        return await self._code()
+
+    async def _code(self) -> int:
+        while self._outer.returncode is None:  # noqa: ASYNC110 asyncio is about to learn of it
+            await asyncio.sleep(0.001)
+        return self._outer.returncode
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the process and its group. Nothing happens when it has ended."""
@@ -194,17 +226,6 @@ class Process:
                     os.killpg(int(pid), number)
                 except ProcessLookupError:  # it is not yet the leader of its group
                     os.kill(int(pid), number)
-
-
-def _system() -> list[str]:
-    argv = []
-    for name in _SYSTEM:
-        host = Path("/", name)
-        if host.is_symlink():
-            argv += ["--symlink", os.readlink(host), str(host)]
-        elif host.is_dir():
-            argv += ["--ro-bind", str(host), str(host)]
-    return argv
 
 
 def set_size(terminal: int, rows: int, columns: int) -> None:
