@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import re
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,8 +18,10 @@ import msgspec
 from hermes._tasks import settled
 from hermes.config import Config, Modal
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
+from hermes.usage import Size
 
 from .._cloud import _limiter
+from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from . import _snapshots as snapshots
 from ._channel import ModalChannel
@@ -223,7 +226,7 @@ class ModalBackend(Backend):
             image = modal.modal.Image.from_id(entry.snapshot, client=connection.client)
         else:
             image = await self._build(modal, connection, app)
-        await self._make(modal, connection, app, image)
+        await self._make(modal, connection, app, image, new=True)
         return self._locator
 
     @property
@@ -231,7 +234,9 @@ class ModalBackend(Backend):
         assert self._connected is not None
         return {"name": self._name, "app": self._settings.app, "server": self._connected.url}
 
-    async def _make(self, modal: ModuleType, connection: Connection, app: Any, image: Any) -> None:
+    async def _make(
+        self, modal: ModuleType, connection: Connection, app: Any, image: Any, *, new: bool = False
+    ) -> None:
         """Create the sandbox, when it is our turn. What a failure may have left is looked for and ended."""
         options = await asyncio.to_thread(self._options, connection, app, image)
         end = time.monotonic() + PATIENCE
@@ -252,6 +257,18 @@ class ModalBackend(Backend):
                 if not refused and not isinstance(error.__cause__, modal.AlreadyExistsError):
                     await settled(self._undo(modal, error))
                 raise
+        await note(self, "up", new=new, until=time.time() + self._settings.lifetime, size=self._size)
+
+    @property
+    def _size(self) -> Size:
+        """What is billed: more may be used than is asked for, and is billed then; how much is not known."""
+        limits, gpu = self.spec.limits, (self._settings.gpu or "").partition(":")
+        return Size(
+            cpus=min(0.125, limits.get("cpus", 0.125)),
+            memory=min(128 * MIB, limits.get("memory", 128 * MIB)),
+            gpu=gpu[0],
+            gpus=int(gpu[2] or 1) if gpu[0] else 0,
+        )
 
     def _options(self, connection: Connection, app: Any, image: Any) -> dict[str, Any]:
         """Return what the sandbox is created with. Blocks, for a moment."""
@@ -403,6 +420,7 @@ class ModalBackend(Backend):
         box, self._box = self._box, None
         self._let_be()
         await modal.gone_is_fine(box.terminate.aio(wait=True), "end the sandbox", END_SECONDS)
+        await note(self, "down")
 
     async def destroy(self, *, keep_files: bool = False) -> None:
         modal = await sdk()
@@ -458,6 +476,10 @@ class ModalBackend(Backend):
             if not isinstance(error.__cause__, modal.NotFoundError):
                 raise
             await asyncio.to_thread(snapshots.forget, self.spec.id)
+            warnings.warn(
+                f"the files of '{self.spec.name}' are lost: Modal does not have their snapshot any more",
+                stacklevel=2,
+            )
             raise SandboxGone(
                 "Modal does not have the snapshot of the sandbox's files any more",
                 reason="its snapshot has expired or was deleted",
