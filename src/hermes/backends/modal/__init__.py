@@ -207,8 +207,12 @@ class ModalBackend(Backend):
         image = modal.modal.Image.from_registry(
             self._image, setup_dockerfile_commands=[f"RUN mkdir -p {WORKSPACE}"]
         )
-        self.progress(f"Modal prepares the image {self._image}")
-        await modal.call(image.build.aio(app), f"build the image {self._image}", BUILD_SECONDS)
+        loop = asyncio.get_running_loop()
+        slow = loop.call_later(2, lambda: self.progress(f"Modal builds the image {self._image}"))
+        try:
+            await modal.call(image.build.aio(app), f"build the image {self._image}", BUILD_SECONDS)
+        finally:
+            slow.cancel()
         return image
 
     async def create(self) -> dict[str, Any]:
