@@ -253,11 +253,11 @@ class Sandbox:
             self._base["base_env"] = base_env
         self._asleep = False
         channel.used = time.monotonic()
-        if place.stopped_by_client and self._life.idle_stop:
+        if place.stopped_by_client and life.idle_stop:
             from ._idle import suspend_when_idle
 
-            after = place.idle_after or self._life.idle_stop
-            self._idle = asyncio.create_task(suspend_when_idle(self, after))
+            seconds = place.idle_after or life.idle_stop
+            self._idle = asyncio.create_task(suspend_when_idle(self, seconds))
         await asyncio.to_thread(self._store.touch, self._record)
         await _travelling.bring(self)
 
@@ -298,7 +298,13 @@ class Sandbox:
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
+        place = self._place if self.named and self._open_channel is not None else None
         await self._let_go(None)
+        if place is not None:
+            try:
+                await place.left()
+            except HermesError as error:
+                warnings.warn(f"'{self.name}' was left, but not all was kept: {error}", stacklevel=2)
 
     async def _let_go(self, then: Channel | None) -> None:
         """Close the channel; *then* is the one until the next."""
@@ -323,7 +329,7 @@ class Sandbox:
         if channel is not None:
             with contextlib.suppress(HermesError, TimeoutError):
                 await channel.call("shutdown", {"remove": True}, timeout=5.0)
-        await self.close()
+        await self._let_go(None)
         place, self._place = self._place, None
         if place is not None:
             await place.destroy()
@@ -723,7 +729,7 @@ class Sandbox:
         if self._supply is not None:
             await self._supply.withdraw()
         await place.suspend()
-        await self.close()
+        await self._let_go(None)
 
     async def resume(self) -> None:
         """Start the place again and attach to it.

@@ -487,6 +487,13 @@ class Backend(ABC):
         :raises Unreachable: it cannot be told, because the machine or service does not answer
         """
 
+    async def left(self) -> None:
+        """Do what is needed so that nothing is lost of a place with a name when its client has left it.
+
+        :raises HermesError: it could not be done; the place goes on
+        """
+        return None
+
     async def suspend(self) -> None:
         """Stop the place so that it costs as little as it can, keeping its files.
 
