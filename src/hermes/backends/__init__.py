@@ -37,9 +37,10 @@ TABLE: dict[str, Entry] = {
     "podman": Entry("docker", "PodmanBackend"),
     "singularity": Entry("singularity", "SingularityBackend"),
     "ssh": Entry("ssh", "SshBackend"),
+    "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
-COMING = ("modal", "daytona", "vercel", "jail")
+COMING = ("modal", "daytona", "jail")
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}

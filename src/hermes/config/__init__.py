@@ -16,6 +16,7 @@ from ._schema import (
     Slurm,
     Ssh,
     SshHost,
+    Vercel,
 )
 from ._units import given_duration, home, keep, make_private, parse_duration, parse_size, parse_value
 
@@ -34,6 +35,7 @@ __all__ = [
     "Slurm",
     "Ssh",
     "SshHost",
+    "Vercel",
     "dotenv",
     "environment",
     "given_duration",
