@@ -1,4 +1,4 @@
-"""Places that are away: suspended when nobody uses them, or given up as unreachable; and their return."""
+"""Places that are away: suspended, given up as unreachable, or stopped by a snapshot; and their return."""
 
 from __future__ import annotations
 
@@ -84,3 +84,16 @@ async def _attach_again(box: Sandbox, lost: Channel) -> None:
     except SandboxGone as error:
         lost.give_up(error.reason or str(error))
         raise
+
+
+async def snapshot(box: Sandbox) -> str:
+    """Do as :meth:`Sandbox.snapshot`; where that ends what runs, attach anew."""
+    place = box._the_place()
+    if box._supply is not None:
+        await box._supply.withdraw()  # the next command has it put back
+    if not place.snapshot_ends:
+        return await place.snapshot()
+    await box._let_go(None)
+    ident = await place.snapshot()
+    await box._attach(start=True)
+    return ident

@@ -741,13 +741,13 @@ class Sandbox:
             await self._attach(start=True)
 
     async def snapshot(self) -> str:
-        """Keep the state of the place's files and return the snapshot's id.
+        """Keep the state of the place's files and return the snapshot's id. On some places what runs ends.
 
         :raises UnsupportedError: this place cannot
         """
-        if self._supply is not None:
-            await self._supply.withdraw()  # the next command has it put back
-        return await self._the_place().snapshot()
+        from ._idle import snapshot
+
+        return await snapshot(self)
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of this sandbox as plain values: isolation, limits, what is verified and so on."""

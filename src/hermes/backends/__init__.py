@@ -38,9 +38,10 @@ TABLE: dict[str, Entry] = {
     "singularity": Entry("singularity", "SingularityBackend"),
     "ssh": Entry("ssh", "SshBackend"),
     "modal": Entry("modal", "ModalBackend", "modal"),
+    "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
-COMING = ("daytona", "vercel", "jail")
+COMING = ("daytona", "jail")
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}

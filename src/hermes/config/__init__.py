@@ -17,6 +17,7 @@ from ._schema import (
     Slurm,
     Ssh,
     SshHost,
+    Vercel,
 )
 from ._units import given_duration, home, keep, make_private, parse_duration, parse_size, parse_value
 
@@ -36,6 +37,7 @@ __all__ = [
     "Slurm",
     "Ssh",
     "SshHost",
+    "Vercel",
     "dotenv",
     "environment",
     "given_duration",
