@@ -36,10 +36,11 @@ TABLE: dict[str, Entry] = {
     "docker": Entry("docker", "DockerBackend"),
     "podman": Entry("docker", "PodmanBackend"),
     "singularity": Entry("singularity", "SingularityBackend"),
+    "jail": Entry("jail", "JailBackend"),
     "ssh": Entry("ssh", "SshBackend"),
 }
 
-COMING = ("modal", "daytona", "vercel", "jail")
+COMING = ("modal", "daytona", "vercel")
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}

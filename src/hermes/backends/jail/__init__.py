@@ -1,0 +1,202 @@
+"""The jail backend: this machine and this user, in Linux namespaces that bubblewrap makes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from hermes._tasks import settled
+from hermes.config import Config
+from hermes.errors import BackendError, SandboxGone
+from hermes.guest.dirs import SOCKET
+
+from .._workspace import unchanged
+from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
+from ..channels import SocketChannel
+from ._bwrap import bwrap_for, guest_python, search_path
+from ._channel import JailChannel
+from ._files import CREDENTIALS, HOME, RUN, WORKSPACE, Files
+from ._network import program
+from ._plan import Plan, plan_for
+from ._prune import prune
+
+if TYPE_CHECKING:
+    from hermes.state import Store
+
+
+class JailBackend(Backend):
+    """Commands run as you, where the system is read-only and of your files only the workspace is there.
+
+    There is no process that is the place: what starts the guest makes the namespaces, and they go with it.
+    """
+
+    name: ClassVar[str] = "jail"
+
+    def __init__(self, spec: Spec, config: Config) -> None:
+        super().__init__(spec, config)
+        self._plan: Plan | None = None
+        self._known: Files | None = None
+        self._made: dict[str, Any] = {}
+
+    @classmethod
+    async def check(cls, config: Config) -> None:
+        await bwrap_for(config.jail.program)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        reasons = self._plan.reasons if self._plan else ()
+        return Capabilities(
+            isolation="none" if reasons else "container",
+            persistent=True,
+            suspend=True,
+            network_off=True,
+            workspace=frozenset({"private", "here", "path"}),
+            shared_kernel=True,
+            judged=bool(reasons) or self.spec.workspace not in (None, "private"),
+            reaches_host=reasons,
+            verified="real",
+        )
+
+    def check_spec(self) -> None:
+        self._planned()
+        super().check_spec()
+
+    def settings(self) -> dict[str, Any]:
+        return self._planned().settings()
+
+    def _planned(self) -> Plan:
+        if self._plan is None:
+            self._plan = plan_for(self.spec, self.config.jail, self.config.skills)
+        return self._plan
+
+    async def examine(self) -> list[str]:
+        way_out = await asyncio.to_thread(program)
+        return [
+            f"program: {await bwrap_for(self.config.jail.program)}",
+            f"network: {way_out or 'off, since neither slirp4netns nor pasta is installed'}",
+        ]
+
+    @property
+    def _files(self) -> Files:
+        """What it has on this machine. Blocks where it was neither made nor found."""
+        if self._known is None:
+            self._known = Files(self.spec.id)
+        return self._known
+
+    # --- bringing it up, and finding it again
+
+    async def create(self) -> dict[str, Any]:
+        plan = await asyncio.to_thread(self._planned)
+        bwrap = await bwrap_for(plan.options.program)
+        files = await asyncio.to_thread(lambda: self._files)
+        if await asyncio.to_thread(files.guest_answers):
+            raise BackendError(f"there is a jail {self.spec.id} already; nothing was started")
+        network = plan.network
+        if network in (None, "on") and await asyncio.to_thread(program) is None:
+            if network == "on":
+                raise self._unsupported(
+                    "network: on, since neither slirp4netns nor pasta is installed", "Install one of them."
+                )
+            network = "off"
+            self.progress("the network is off: neither slirp4netns nor pasta is installed")
+        await settled(asyncio.to_thread(files.make, self.spec, plan.skills))
+        self._made = {
+            "bwrap": bwrap,
+            "python": await asyncio.to_thread(guest_python),
+            "base": str(files.base),
+            "host_run": files.host_run,
+            "here": plan.here,
+            "network": network or "on",
+        }
+        return self._made
+
+    async def find(self, locator: Mapping[str, Any]) -> PlaceState:
+        texts = ("bwrap", "python", "base", "host_run", "network")
+        if not all(isinstance(locator.get(key), str) for key in texts):
+            return "gone"
+        files = await asyncio.to_thread(Files, self.spec.id, locator["host_run"])
+        if locator["base"] != str(files.base):
+            return "gone"
+        await asyncio.to_thread(self._planned)
+        self._known, self._made = files, dict(locator)
+        if await asyncio.to_thread(files.guest_answers):
+            return "running"
+        return "stopped" if await asyncio.to_thread(files.base.is_dir) else "gone"
+
+    # --- what is inside
+
+    async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
+        made, plan = self._made, await asyncio.to_thread(self._planned)
+        if not made or not await asyncio.to_thread(self._files.base.is_dir):
+            raise SandboxGone("there is no jail", reason="its files were removed")
+        return JailChannel(made["bwrap"], argv, plan, self._files, made["network"], env=self.session_env())
+
+    async def direct_channel(self, run_dir: str) -> ByteChannel | None:
+        if run_dir != self.guest_dirs().run_dir:
+            return None  # it comes from inside, and is none that we gave
+        return SocketChannel(os.path.join(self._files.host_run, "guest"), SOCKET, uid=os.geteuid())
+
+    async def diagnose(self, reason: str) -> str:
+        if not await asyncio.to_thread(self._files.base.is_dir):
+            return "its files were removed"
+        alive = await asyncio.to_thread(self._files.guest_answers)
+        return "" if alive else f"its processes have ended ({reason})"
+
+    def guest_python(self) -> Sequence[str]:
+        return (self._made["python"], "-I", "-S")
+
+    def guest_dirs(self) -> GuestDirs:
+        return GuestDirs(f"{RUN}/guest", f"{HOME}/.local/state/hermes")
+
+    def credentials_shown(self) -> Shown:
+        return Shown(self._files.credentials, CREDENTIALS)
+
+    def workspace(self) -> str:
+        return WORKSPACE
+
+    def session_env(self) -> Mapping[str, str]:
+        user = "root" if os.geteuid() == 0 else "hermes"
+        return {
+            "HOME": HOME,
+            "USER": user,
+            "LOGNAME": user,
+            "SHELL": "/bin/bash",
+            "PATH": search_path(self._made["python"]),
+            "LANG": "C.UTF-8",
+            "TMPDIR": "/tmp",
+        }
+
+    # --- taking it down
+
+    async def suspend(self) -> None:
+        if not await asyncio.to_thread(self._files.base.is_dir):
+            raise SandboxGone("the sandbox is gone", reason="its files were removed")
+        left = await asyncio.to_thread(self._files.end)
+        if left:
+            raise BackendError(f"the sandbox could not be stopped: {', '.join(left)}", context={"left": left})
+
+    async def resume(self) -> None:
+        files = self._files
+        if await asyncio.to_thread(files.guest_answers):
+            return
+        if not await asyncio.to_thread(files.base.is_dir):
+            raise SandboxGone("there is nothing left to resume", reason="its files were removed")
+        plan = await asyncio.to_thread(self._planned)
+        await asyncio.to_thread(unchanged, [plan.here] if plan.here else [])
+        await self.suspend()  # what lives on although its guest has ended
+        await settled(asyncio.to_thread(files.make, self.spec, plan.skills))
+
+    async def destroy(self, *, keep_files: bool = False) -> None:
+        files = await asyncio.to_thread(lambda: self._files)
+        left = await asyncio.to_thread(files.end)
+        left += await asyncio.to_thread(files.remove, keep_files=keep_files)
+        if left:
+            raise BackendError(
+                f"the sandbox was ended, but something is left: {', '.join(left)}", context={"left": left}
+            )
+
+    @classmethod
+    async def prune(cls, config: Config, store: Store) -> list[str]:
+        return await asyncio.to_thread(prune, store)

@@ -1,0 +1,132 @@
+"""The directories of one jail on this machine, and the processes that hold it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+from hermes.config import home, make_private
+from hermes.credentials import stage
+from hermes.errors import HermesError
+from hermes.guest.dirs import SOCKET, default_dir, private_dir
+
+from .._connect import connect_guest
+from .._workspace import copy_skills, make_own, remove_trees
+from ..base import Spec
+
+__all__ = ["CREDENTIALS", "HOME", "MARK", "RUN", "WORKSPACE", "Files"]
+
+WORKSPACE = "/workspace"
+HOME = "/home/hermes"
+RUN = "/run/hermes"
+CREDENTIALS = "/run/hermes-credentials"
+PREFIX = "jail-"
+MARK = "hermes.json"
+NAMESERVER = "10.0.2.3"
+END_SECONDS = 5.0
+
+
+class Files:
+    """What a jail has here. ``base``: its directory, of which only parts are seen inside."""
+
+    def __init__(self, ident: str, host_run: str | None = None) -> None:
+        self.ident = ident
+        self.base = home() / "sandboxes" / f"{PREFIX}{ident}"
+        self.host_run = host_run or default_dir(f"{PREFIX}{ident}")
+        self.credentials = stage.folder("jail", ident)
+        self.skills = home() / "skills"
+
+    def make(self, spec: Spec, skills: str) -> None:
+        """Make the directories; those that are there, of the same sandbox, are used. Blocks."""
+        uid, gid = os.geteuid(), os.getegid()
+        make_private(self.base.parent)
+        make_private(self.base)
+        mark = {"id": spec.id, "named": spec.named, "keep": spec.keep}
+        (self.base / MARK).write_text(json.dumps(mark), "utf-8")
+        remove_trees([self.base / "tmp"])
+        for name in ("workspace", "home", "tmp", "etc", "processes"):
+            make_own(self.base / name, uid, gid)
+        (self.base / "tmp").chmod(0o1777)
+        if skills == "copy":
+            copy_skills(self.base / "home" / ".hermes" / "skills", uid, gid)
+        private_dir(os.path.dirname(self.host_run))
+        private_dir(self.host_run)
+        stage.make(self.credentials, uid, gid)
+
+    def own_etc(self, network: str) -> dict[str, str]:
+        """Write the files of ``/etc`` that are the jail's own, and return where they are. Blocks."""
+        uid, gid = os.geteuid(), os.getegid()
+        user = "root" if uid == 0 else "hermes"
+        group = "root" if gid == 0 else "hermes"
+        nobody = "nobody:x:65534:65534::/nonexistent:/usr/sbin/nologin\n"
+        texts = {
+            "passwd": f"{user}:x:{uid}:{gid}:{user}:{HOME}:/bin/bash\n{nobody}",
+            "group": f"{group}:x:{gid}:\nnogroup:x:65534:\n",
+            "hosts": "127.0.0.1 localhost hermes\n::1 localhost\n",
+            "hostname": "hermes\n",
+        }
+        if network != "host":
+            texts["resolv.conf"] = f"nameserver {NAMESERVER}\n" if network == "on" else ""
+        found = {}
+        for name, text in texts.items():
+            path = self.base / "etc" / name
+            path.write_text(text, "utf-8")
+            # What is not on this machine cannot be mounted over.
+            if os.path.lexists(f"/etc/{name}"):
+                found[name] = str(path)
+        return found
+
+    def note(self, pid: int) -> None:
+        """Remember the first process of a jail, as it is known here. Blocks."""
+        (self.base / "processes" / f"{pid}-{_started(pid)}").touch()
+
+    def end(self) -> list[str]:
+        """End every process in it, and return what does not end. Blocks."""
+        left = []
+        for path in (self.base / "processes").glob("*-*"):
+            pid, _, started = path.name.partition("-")
+            if _ended(int(pid), started):
+                path.unlink(missing_ok=True)
+            else:
+                left.append(f"process {pid}")
+        return left
+
+    def guest_answers(self) -> bool:
+        """Return whether a guest accepts connections. Blocks."""
+        try:
+            connect_guest(os.path.join(self.host_run, "guest"), SOCKET, os.geteuid()).close()
+        except HermesError:
+            return False
+        return True
+
+    def remove(self, *, keep_files: bool = False) -> list[str]:
+        """Remove everything, or all but workspace and home, and return what is left. Blocks."""
+        rest = ("tmp", "etc", "processes")
+        own = [self.base / name for name in rest] if keep_files else [self.base]
+        return remove_trees([self.host_run, self.credentials, *own])
+
+
+def _started(pid: int) -> str:
+    """Return when a process was started, in the kernel's own measure; empty when there is none."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
+    except OSError:
+        return ""
+    state, *fields = stat.rpartition(") ")[2].split()
+    return "" if state in "ZX" else fields[18]
+
+
+def _ended(pid: int, started: str) -> bool:
+    """End the first process of a jail, with which all others in it end, and say whether it is gone."""
+    deadline = time.monotonic() + END_SECONDS
+    while started and _started(pid) == started:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.002)
+    return True

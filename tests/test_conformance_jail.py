@@ -1,0 +1,31 @@
+"""The conformance suite on jails, of whoever runs it: root, or an ordinary user without root's rights."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from _transports import known
+from hermes.testing.conformance import *  # noqa: F403
+
+hermes_backends = ("jail", "jail-relay", "jail-wheel")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def transports() -> Iterator[None]:
+    """Make the other ways known as backends."""
+    with known():
+        yield
+
+
+@pytest.fixture(scope="module")
+def sandbox_options(hermes_backend: str) -> dict[str, Any]:
+    """Options of every sandbox."""
+    options: dict[str, Any] = {"workspace": "private"}
+    if hermes_backend == "jail-wheel":
+        program = os.environ.get("PARTS_BWRAP_WHEEL")
+        if not program:
+            pytest.skip("no bubblewrap of the package: scripts/parts start bwrap")
+        options["program"] = program
+    return options
