@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes._tasks import settled
 from hermes.config import Config
-from hermes.errors import BackendError, SandboxGone
+from hermes.errors import BackendError, HermesError, SandboxGone
 from hermes.guest.dirs import SOCKET
 
 from .._workspace import unchanged
@@ -18,6 +18,7 @@ from ..channels import SocketChannel
 from ._bwrap import bwrap_for, guest_python, search_path
 from ._channel import JailChannel
 from ._files import CREDENTIALS, HOME, RUN, WORKSPACE, Files
+from ._limits import PIDS, enforceable, inside
 from ._network import program
 from ._plan import Plan, plan_for
 from ._prune import prune
@@ -39,6 +40,7 @@ class JailBackend(Backend):
         self._plan: Plan | None = None
         self._known: Files | None = None
         self._made: dict[str, Any] = {}
+        self._limits: frozenset[str] = frozenset({"cpus", "memory", "pids"})  # until somebody has looked
 
     @classmethod
     async def check(cls, config: Config) -> None:
@@ -52,6 +54,7 @@ class JailBackend(Backend):
             persistent=True,
             suspend=True,
             network_off=True,
+            limits=self._limits,
             workspace=frozenset({"private", "here", "path"}),
             shared_kernel=True,
             judged=bool(reasons) or self.spec.workspace not in (None, "private"),
@@ -60,7 +63,14 @@ class JailBackend(Backend):
         )
 
     def check_spec(self) -> None:
-        self._planned()
+        plan = self._planned()
+        self._limits = enforceable()
+        for limit in plan.limits:
+            if limit in ("cpus", "memory", "pids") and limit not in self._limits:
+                raise self._unsupported(
+                    f"the limit '{limit}' for this user on this machine",
+                    "it needs a control group, which only root may make; leave it out, or use docker",
+                )
         super().check_spec()
 
     def settings(self) -> dict[str, Any]:
@@ -101,7 +111,15 @@ class JailBackend(Backend):
                 )
             network = "off"
             self.progress("the network is off: neither slirp4netns nor pasta is installed")
-        await settled(asyncio.to_thread(files.make, self.spec, plan.skills))
+        limits = {"pids": PIDS, **plan.limits} if "pids" in self._limits else dict(plan.limits)
+        had_files = await asyncio.to_thread(files.base.exists)
+        try:
+            await settled(asyncio.to_thread(files.make, self.spec, plan.skills, limits))
+        except BaseException as error:
+            left = await asyncio.shield(asyncio.to_thread(files.remove, keep_files=had_files))
+            if left and isinstance(error, HermesError):
+                error.context["left"] = left
+            raise
         self._made = {
             "bwrap": bwrap,
             "python": await asyncio.to_thread(guest_python),
@@ -109,6 +127,7 @@ class JailBackend(Backend):
             "host_run": files.host_run,
             "here": plan.here,
             "network": network or "on",
+            "limits": limits,
         }
         return self._made
 
@@ -116,10 +135,13 @@ class JailBackend(Backend):
         texts = ("bwrap", "python", "base", "host_run", "network")
         if not all(isinstance(locator.get(key), str) for key in texts):
             return "gone"
+        if not isinstance(locator.get("limits"), dict):
+            return "gone"
         files = await asyncio.to_thread(Files, self.spec.id, locator["host_run"])
         if locator["base"] != str(files.base):
             return "gone"
         await asyncio.to_thread(self._planned)
+        self._limits = await asyncio.to_thread(enforceable)
         self._known, self._made = files, dict(locator)
         if await asyncio.to_thread(files.guest_answers):
             return "running"
@@ -131,6 +153,7 @@ class JailBackend(Backend):
         made, plan = self._made, await asyncio.to_thread(self._planned)
         if not made or not await asyncio.to_thread(self._files.base.is_dir):
             raise SandboxGone("there is no jail", reason="its files were removed")
+        argv = [*inside(made["limits"]), *argv]
         return JailChannel(made["bwrap"], argv, plan, self._files, made["network"], env=self.session_env())
 
     async def direct_channel(self, run_dir: str) -> ByteChannel | None:
@@ -186,7 +209,7 @@ class JailBackend(Backend):
         plan = await asyncio.to_thread(self._planned)
         await asyncio.to_thread(unchanged, [plan.here] if plan.here else [])
         await self.suspend()  # what lives on although its guest has ended
-        await settled(asyncio.to_thread(files.make, self.spec, plan.skills))
+        await settled(asyncio.to_thread(files.make, self.spec, plan.skills, self._made["limits"]))
 
     async def destroy(self, *, keep_files: bool = False) -> None:
         files = await asyncio.to_thread(lambda: self._files)

@@ -24,9 +24,12 @@ _SHOWN = ("/opt", "/nix/store", "/gnu/store", "/run/current-system")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _TRY = ("--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "/bin/sh", "-c", ":")
 # Root inside is root's number here, and that is all that some files of the kernel ask for.
-_KERNEL_FILES = ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/proc/mtrr")
 _KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger")
-_KERNEL_FOLDERS = ("/proc/acpi", "/proc/fs", "/proc/scsi", "/proc/driver")
+_KERNEL_HIDDEN = (
+    *("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/proc/mtrr"),
+    *("/proc/acpi", "/proc/fs", "/proc/scsi", "/proc/driver"),
+)
+
 
 _works: dict[str, str] = {}  # what was tried, by what was asked for
 
@@ -98,14 +101,15 @@ def arguments(plan: Plan, files: Files, network: str) -> list[str]:
     result += [] if network == "host" else ["--unshare-net"]
     result += ["--hostname", "hermes", "--cap-drop", "ALL", "--new-session", "--chdir", "/"]
     result += ["--ro-bind", "/usr", "/usr", *_system(), "--ro-bind", "/etc", "/etc"]
+    result += files.groups.shown()
     result += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
-    if os.geteuid() == 0:
-        result += [
-            word for path in _KERNEL_SETTINGS if os.path.exists(path) for word in ("--ro-bind", path, path)
-        ]
-        result += [word for path in _only_roots("/etc") for word in _hide(path)]
-        result += [word for path in _KERNEL_FILES if os.path.exists(path) for word in _hide(path)]
-        result += [word for path in _KERNEL_FOLDERS if os.path.exists(path) for word in _hide(path)]
+    for path in filter(os.path.exists, _KERNEL_SETTINGS):
+        result += ["--ro-bind", path, path]
+    for path in (
+        *filter(os.path.exists, _KERNEL_HIDDEN),
+        *(_only_roots("/etc") if os.geteuid() == 0 else ()),
+    ):
+        result += _hide(path)
     for name, content in files.own_etc(network).items():
         real = os.path.realpath(f"/etc/{name}")  # a link may lead to /run
         result += ["--ro-bind", content, real if os.path.islink(f"/etc/{name}") else f"/etc/{name}"]

@@ -68,7 +68,7 @@ class JailChannel(ProcessChannel):
             if network is not None:
                 words += ["--sync-fd", str(network.alive)]
             given = _held(b"".join(os.fsencode(word) + b"\0" for word in words), stack)
-            self._argv = [bwrap, "--args", str(given), "--", *inner]
+            self._argv = [*self._files.groups.enter(), bwrap, "--args", str(given), "--", *inner]
             self._popen["pass_fds"] = (
                 said_in.fileno(),
                 filters,

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.config import home, make_private
@@ -17,6 +18,7 @@ from hermes.guest.dirs import SOCKET, default_dir, private_dir
 from .._connect import connect_guest
 from .._workspace import copy_skills, make_own, remove_trees
 from ..base import Spec
+from ._limits import Groups
 
 __all__ = ["CREDENTIALS", "HOME", "MARK", "RUN", "WORKSPACE", "Files"]
 
@@ -39,8 +41,9 @@ class Files:
         self.host_run = host_run or default_dir(f"{PREFIX}{ident}")
         self.credentials = stage.folder("jail", ident)
         self.skills = home() / "skills"
+        self.groups = Groups(ident)
 
-    def make(self, spec: Spec, skills: str) -> None:
+    def make(self, spec: Spec, skills: str, limits: Mapping[str, float]) -> None:
         """Make the directories; those that are there, of the same sandbox, are used. Blocks."""
         uid, gid = os.geteuid(), os.getegid()
         make_private(self.base.parent)
@@ -56,6 +59,7 @@ class Files:
         private_dir(os.path.dirname(self.host_run))
         private_dir(self.host_run)
         stage.make(self.credentials, uid, gid)
+        self.groups.make(limits)
 
     def own_etc(self, network: str) -> dict[str, str]:
         """Write the files of ``/etc`` that are the jail's own, and return where they are. Blocks."""
@@ -107,7 +111,7 @@ class Files:
         """Remove everything, or all but workspace and home, and return what is left. Blocks."""
         rest = ("tmp", "etc", "processes")
         own = [self.base / name for name in rest] if keep_files else [self.base]
-        return remove_trees([self.host_run, self.credentials, *own])
+        return [*self.groups.remove(), *remove_trees([self.host_run, self.credentials, *own])]
 
 
 def _started(pid: int) -> str:
