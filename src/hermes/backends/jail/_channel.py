@@ -14,7 +14,7 @@ from hermes.errors import BackendError
 
 from .._process import ProcessChannel
 from ._bwrap import arguments, seccomp
-from ._files import Files
+from ._files import Files, held
 from ._network import Network, program
 from ._plan import Plan
 
@@ -58,7 +58,7 @@ class JailChannel(ProcessChannel):
     def _spawn(self) -> subprocess.Popen[bytes]:
         bwrap, *inner = self._argv
         with contextlib.ExitStack() as stack:
-            filters = _held(seccomp(), stack)
+            filters = held(seccomp(), stack)
             said, said_in = (
                 stack.enter_context(open(fd, mode)) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
             )
@@ -67,7 +67,7 @@ class JailChannel(ProcessChannel):
             network = self._way_out = self._network_of_its_own()
             if network is not None:
                 words += ["--sync-fd", str(network.alive)]
-            given = _held(b"".join(os.fsencode(word) + b"\0" for word in words), stack)
+            given = held(b"".join(os.fsencode(word) + b"\0" for word in words), stack)
             self._argv = [*self._files.groups.enter(), bwrap, "--args", str(given), "--", *inner]
             self._popen["pass_fds"] = (
                 said_in.fileno(),
@@ -112,12 +112,3 @@ def _failed(said: str) -> BackendError:
         f"bubblewrap could not make the jail: {said}; nothing was run",
         hint="'hermes doctor --sandbox jail' may find out more.",
     )
-
-
-def _held(data: bytes, stack: contextlib.ExitStack) -> int:
-    """Return a descriptor from which a child reads this."""
-    fd = os.memfd_create("hermes")
-    stack.callback(os.close, fd)
-    os.write(fd, data)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd

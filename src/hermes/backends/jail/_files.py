@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from hermes.config import home, make_private
 from hermes.credentials import stage
@@ -20,7 +21,7 @@ from .._workspace import copy_skills, make_own, remove_trees
 from ..base import Spec
 from ._limits import Groups
 
-__all__ = ["CREDENTIALS", "HOME", "MARK", "RUN", "WORKSPACE", "Files"]
+__all__ = ["CREDENTIALS", "HOME", "MARK", "RUN", "WORKSPACE", "Files", "Layout", "held"]
 
 WORKSPACE = "/workspace"
 HOME = "/home/hermes"
@@ -30,6 +31,19 @@ PREFIX = "jail-"
 MARK = "hermes.json"
 NAMESERVER = "10.0.2.3"
 END_SECONDS = 5.0
+MARKED = "marked"
+JAIL = "HERMES_JAIL"
+"""The variable that marks the processes of a jail without namespaces."""
+
+
+class Layout(NamedTuple):
+    """Where a command finds what it has."""
+
+    workspace: str = WORKSPACE
+    home: str = HOME
+    tmp: str = "/tmp"
+    run: str = RUN
+    credentials: str = CREDENTIALS
 
 
 class Files:
@@ -61,6 +75,11 @@ class Files:
         stage.make(self.credentials, uid, gid)
         self.groups.make(limits)
 
+    def as_here(self) -> Layout:
+        """Return where it all is for a process that sees the files of this machine."""
+        workspace, own, tmp = (str(self.base / name) for name in ("workspace", "home", "tmp"))
+        return Layout(workspace, own, tmp, self.host_run, self.credentials)
+
     def own_etc(self, network: str) -> dict[str, str]:
         """Write the files of ``/etc`` that are the jail's own, and return where they are. Blocks."""
         uid, gid = os.geteuid(), os.getegid()
@@ -88,15 +107,27 @@ class Files:
         """Remember the first process of a jail, as it is known here. Blocks."""
         (self.base / "processes" / f"{pid}-{_started(pid)}").touch()
 
+    def mark(self) -> None:
+        """Remember that its processes have to be looked for, as there are no namespaces. Blocks."""
+        (self.base / "processes" / MARKED).touch()
+
     def end(self) -> list[str]:
         """End every process in it, and return what does not end. Blocks."""
         left = []
         for path in (self.base / "processes").glob("*-*"):
-            pid, _, started = path.name.partition("-")
-            if _ended(int(pid), started):
+            number, _, started = path.name.partition("-")
+            if _ended(int(number), started):
                 path.unlink(missing_ok=True)
             else:
-                left.append(f"process {pid}")
+                left.append(f"process {number}")
+        deadline = time.monotonic() + END_SECONDS
+        while (self.base / "processes" / MARKED).exists() and (marked := _marked(self.ident)):
+            if time.monotonic() > deadline:
+                return [*left, *(f"process {pid}" for pid in marked)]
+            for pid in marked:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.005)
         return left
 
     def guest_answers(self) -> bool:
@@ -112,6 +143,17 @@ class Files:
         rest = ("tmp", "etc", "processes")
         own = [self.base / name for name in rest] if keep_files else [self.base]
         return [*self.groups.remove(), *remove_trees([self.host_run, self.credentials, *own])]
+
+
+def _marked(ident: str) -> list[int]:
+    """Return the processes of a jail without namespaces, which are told by their environment."""
+    mark, found = f"{JAIL}={ident}".encode(), []
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            # A process that has ended, and waits to be asked for, has none any more.
+            if mark in Path("/proc", entry, "environ").read_bytes().split(b"\0"):
+                found.append(int(entry))
+    return found
 
 
 def _started(pid: int) -> str:
@@ -134,3 +176,12 @@ def _ended(pid: int, started: str) -> bool:
             return False
         time.sleep(0.002)
     return True
+
+
+def held(data: bytes, stack: contextlib.ExitStack) -> int:
+    """Return a descriptor from which a child reads this."""
+    fd = os.memfd_create("hermes")
+    stack.callback(os.close, fd)
+    os.write(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

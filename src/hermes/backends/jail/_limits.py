@@ -21,11 +21,14 @@ _PERIOD = 100_000
 _REMOVE_SECONDS = 2.0
 
 
-def enforceable() -> frozenset[str]:
-    """Return the limits that can be set here. Blocks, for a moment."""
+def enforceable(*, counted: bool) -> frozenset[str]:
+    """Return the limits that can be set here. Blocks, for a moment.
+
+    :param counted: whether the kernel counts its processes apart from others of this user
+    """
     found = {name for name, kind in _KINDS.items() if _top_of(kind) is not None}
     # Of an ordinary user the kernel counts the processes in each user namespace; of root it does not.
-    return frozenset(found if os.geteuid() == 0 else found | {"pids"})
+    return frozenset(found | {"pids"} if counted and os.geteuid() != 0 else found)
 
 
 def _top_of(kind: str) -> Path | None:

@@ -13,8 +13,12 @@ from hermes.errors import ConfigError, UnsupportedError
 
 from .._workspace import checked_workspace
 from ..base import Spec
+from ._fence import reasons as landlock_reasons
 
-__all__ = ["Plan", "plan_for", "protected"]
+__all__ = ["LANDLOCK", "Plan", "plan_for", "protected"]
+
+LANDLOCK = "landlock"
+"""The program that is none: the kernel alone holds the jail."""
 
 # What git reads as commands, or as the way to them.
 _GIT = ("hooks", "config", "config.worktree", "commondir", "info", "modules", "worktrees")
@@ -36,7 +40,8 @@ class Plan:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is no sandbox."""
-        return ("it uses the network of this machine",) if self.network == "host" else ()
+        found = ("it uses the network of this machine",) if self.network == "host" else ()
+        return (*landlock_reasons(), *found) if self.options.program == LANDLOCK else found
 
     def settings(self) -> dict[str, Any]:
         """Return what a jail is made with, for people to compare."""
