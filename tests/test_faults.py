@@ -20,6 +20,7 @@ from hermes import Sandbox
 from hermes.approval import Mode
 from hermes.config import Config, Lifetime, Local, Output
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone
+from hermes.state import Store
 from hermes.testing.tools import eventually, fails, gone, out, pids, stopwatch, tag
 
 MB = 1 << 20
@@ -165,8 +166,9 @@ def small_disk(hermes_home: Path) -> Iterator[Path]:
     """A file system of 2 MiB where local sandboxes keep their spill files."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount a small file system")
+    hermes_home.mkdir(0o700)
     path = hermes_home / "sandboxes"
-    path.mkdir(parents=True)
+    path.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", path], check=False).returncode:
         pytest.skip("this machine does not let us mount a tmpfs")
     yield path
@@ -338,7 +340,7 @@ async def test_unknown_backend() -> None:
 async def test_unusable_workspace(hermes_home: Path) -> None:
     with pytest.raises(BackendError, match="not a directory"):
         await local(workspace="/no/such/place").open()
-    assert await asyncio.to_thread(lambda: list(hermes_home.glob("state/sandboxes/*"))) == []
+    assert await asyncio.to_thread(lambda: Store().all()) == []
 
 
 async def test_interpreter_that_does_not_work(tmp_path: Path) -> None:

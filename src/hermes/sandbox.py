@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
+from . import _travelling, auto, backends
 from . import approval as approvals
-from . import auto, backends
 from ._tasks import settled
 from .config import Config, Lifetime, given_duration, load, sudo_password
-from .errors import CommandError, HermesError, JobError, SandboxGone
+from .errors import HermesError, JobError, SandboxGone
 from .places import Origin, Wanted, find_or_create, locked
 from .session import (
     OnOutput,
@@ -27,6 +27,7 @@ from .session import (
     SessionInfo,
     Shell,
     Stdin,
+    call_args,
     command_bytes,
     run_command,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .files import Files
     from .job import Job, JobInfo
     from .pty import Pty
+    from .travel import Travel
     from .workspace import Workspace
 
 __all__ = ["Sandbox"]
@@ -117,6 +119,7 @@ class Sandbox:
         self._password: str | None = None
         self._declared: Declared
         self._supply: Supply | None = None
+        self._travel: Travel | None = None
         self._idle: asyncio.Task[None] | None = None
         self._asleep = False  # suspended here since nobody used it; the next use wakes it
         self._slept: Any = None  # the guest that ran then
@@ -169,7 +172,8 @@ class Sandbox:
         self._settled = config = self._settled or load()
         self._password = sudo_password()
         self._declared = supply.check(config.credentials)
-        for line in supply.mend():
+        self._folders = _travelling.check(config)
+        for line in (*supply.mend(), *supply.root_told()):
             warnings.warn(line, stacklevel=2)
         self._here = os.getcwd()
         self._store = Store()
@@ -250,8 +254,10 @@ class Sandbox:
         if place.stopped_by_client and self._life.idle_stop:
             from ._idle import suspend_when_idle
 
-            self._idle = asyncio.create_task(suspend_when_idle(self, self._life.idle_stop))
+            after = place.idle_after or self._life.idle_stop
+            self._idle = asyncio.create_task(suspend_when_idle(self, after))
         await asyncio.to_thread(self._store.touch, self._record)
+        await _travelling.bring(self)
 
     async def _awake(self) -> None:
         """Wake the place if it was suspended for being idle."""
@@ -300,7 +306,7 @@ class Sandbox:
             self._gate.forget_all()
             if self._gate.password is not None:
                 self._gate.password.close()
-        self._supply = None
+        self._supply = self._travel = None
         self._sessions.clear()  # the next guest may be another one, which knows none of them
         if channel is not None:
             await channel.close()
@@ -460,6 +466,7 @@ class Sandbox:
 
     async def _given(self, raw: bytes, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a command is told of credentials, which are as fresh inside as here then."""
+        await _travelling.bring(self)
         return {} if self._supply is None else await self._supply.for_command(raw, args.get("env"))
 
     async def _again(self, error: HermesError, session: str | None, tries: int) -> None:
@@ -479,30 +486,8 @@ class Sandbox:
         max_output: int | None,
     ) -> dict[str, Any]:
         limit = self._config.output.limit if max_output is None else max_output
-        if limit < 0:
-            raise CommandError(f"max_output is {limit}; it has to be 0 or more", code="command_invalid")
-        if timeout is None:
-            timeout = self._timeout
-        elif not timeout >= 0:  # NaN too
-            raise CommandError(
-                f"timeout is {timeout}; it has to be 0 or more seconds", code="command_invalid"
-            )
-        args: dict[str, Any] = {"limit": limit}
-        if timeout is not None:
-            args["timeout"] = timeout
-        if env:
-            for key, value in env.items():
-                if not (isinstance(key, str) and isinstance(value, str)):
-                    raise CommandError(
-                        f"the environment variable {key!r} is set to {value!r}; both have to be text",
-                        code="env_invalid",
-                    )
-            args["env"] = dict(env)
-        if cwd is not None:
-            args["cwd"] = os.fspath(cwd)
-        if merge_stderr:
-            args["merge"] = True
-        return args
+        timeout = self._timeout if timeout is None else timeout
+        return call_args(limit, timeout, env, cwd, merge=merge_stderr)
 
     def _typed(self, reader: str, *, tty: bool, cwd: str | None) -> Typed | None:
         """Return what the input of a program has to pass; None where nothing is judged."""
@@ -601,9 +586,11 @@ class Sandbox:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         term: str = "xterm-256color",
+        redact: bool = True,
     ) -> Pty:
         """Start a program on a terminal, an interactive shell by default.
 
+        :param redact: take secrets out of what is read from it, as ``credentials.redact`` says
         :raises Refused: approval said no
         """
         from .channel.channel import checked
@@ -622,9 +609,8 @@ class Sandbox:
             await self._again(error, None, 1)
             reply = await self._channel.call("start", self._base | args | await self._given(raw, args), raw)
         text = raw.decode("utf-8", "surrogateescape")
-        return Pty(
-            Job(self, checked(reply.body.get("id"), int), text, tty=True, cwd=_text(reply.body.get("cwd")))
-        )
+        ident, at = checked(reply.body.get("id"), int), _text(reply.body.get("cwd"))
+        return Pty(Job(self, ident, text, tty=True, cwd=at), redact=redact)
 
     async def jobs(self) -> list[JobInfo]:
         """Return every command that runs or may be asked for, and every process left in the background."""
@@ -686,6 +672,11 @@ class Sandbox:
     async def _approve_write(self, path: str) -> None:
         if self._gate is not None:
             await self._gate.check(self._gate.request("write", path))
+
+    @property
+    def travel(self) -> Travel:
+        """The copies of skills and dotfiles inside: what changed there, and taking it over."""
+        return _travelling.of(self)
 
     @property
     def workspace(self) -> Workspace:

@@ -91,6 +91,24 @@ async def test_a_session_does_not_keep_them(open_in: Open, monkeypatch: pytest.M
         assert found == ""
 
 
+@pytest.mark.parametrize("place", ["local", "docker", "ssh"])
+async def test_what_a_session_took_over_lies_in_memory_only(
+    place: str, open_in: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may keep a value in a variable of its session: what is handed to jobs is on no disk."""
+    monkeypatch.setenv(TOKEN, VALUE)
+    box = await open_in(place, config=declared(env=[TOKEN], redact="off"))
+    await box.run(f"export KEPT=${TOKEN}; echo ready")
+    job = await box.start("read -r line; echo $KEPT")
+    guest = box._channel.guest
+    search = f"grep -rl --devices=skip {VALUE[:8]}''{VALUE[8:]} "
+    assert await text(box, f"{search} {guest['state_dir']}; true") == ""
+    assert await text(box, f"df --output=fstype {guest['run_dir']} | tail -1") == "tmpfs"
+    await job.write("go\n")
+    assert (await job.wait()).text == f"{VALUE}\n"
+    assert await text(box, f"ls {guest['run_dir']} | grep '[.]state$'; true") == ""
+
+
 async def test_only_for_commands_that_name_it(open_in: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TOKEN, VALUE)
     box = await open_in("local", config=declared(env=[TOKEN], per_command=True, redact="off"))

@@ -9,6 +9,7 @@ import msgspec
 
 from . import _growth as growth
 from . import _marks as marks
+from ._before import changed
 from ._call import Call
 from ._carriers import Handler, Wrapper, carried, told, written
 from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, rpm, shell, text, unescape
@@ -93,8 +94,11 @@ _SED_W = Lazy(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 _SED_R = Lazy(r"(?:^|[;{}\n]|\d|\$|/)\s*[rR]\s+(\S+)")
 
 
+_IN_PLACE = Lazy(r"-[a-zA-Z0-9]*i|--in-place")
+
+
 def sed(run: Interpreter, call: Call) -> str:
-    from ._programs import written_file
+    from ._programs import edited, filtered
 
     found, rest = options_of(call.argv[1:], marks.names("-e -f -l -E-x --expression --file --line-length"))
     codes: list[str] = []
@@ -107,7 +111,7 @@ def sed(run: Interpreter, call: Call) -> str:
             held = call.stdin if value in ("-", "/dev/stdin") else written(run, run.path(value, call.cwd))
             codes.append(held or "")
     if not codes and rest:
-        codes = [rest[0]]
+        codes, rest = [rest[0]], rest[1:]
     for code in codes:
         if not code:
             continue
@@ -131,7 +135,10 @@ def sed(run: Interpreter, call: Call) -> str:
             run.sink.redirect(">", path, UNKNOWN, call)
             whole = re.fullmatch(r"\s*[wW]\s+\S+\s*", code) and call.stdin
             run.state.write(path, whole or marks.kinds(call.stdin or ""))
-    return written_file(run, call)
+    if any(_IN_PLACE.match(word) for word in call.argv[1:]):
+        edited(run, call, codes, [one for one in rest if one[:1] != "-"])
+        return ""
+    return filtered(run, call)
 
 
 def bang(run: Interpreter, call: Call) -> str:
@@ -148,9 +155,15 @@ def bang(run: Interpreter, call: Call) -> str:
     if call.name in ("ed", "ex", "red"):
         for match in list(re.finditer(r"(?m)^[\d,$%.+-]*\s*[wW]q?\s+([^\s!]\S*)", call.stdin or ""))[:10]:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
-        from ._programs import written_file
+        from ._programs import edited
 
-        return written_file(run, call)
+        edited(run, call, [], [one for one in call.argv[1:] if one[:1] != "-"])
+        for one in call.argv[1:]:
+            path = run.path(one, call.cwd)
+            if one[:1] != "-" and path in run.state.files:
+                added = [line.strip() for line in (call.stdin or "").split("\n") if " " in line.strip()]
+                run.state.write(path, run.state.files[path] + changed(added))
+        return UNKNOWN
     return marks.kinds(call.stdin or "")
 
 
@@ -243,7 +256,9 @@ def make(run: Interpreter, call: Call) -> str:
         word.startswith(("-f", "--file", "--makefile")) or _MAKEFILE.fullmatch(word) for word in words
     ):
         for name in ("Makefile", "makefile", "GNUmakefile"):
-            code += run.state.files.get(run.path(name, call.cwd), "") if "-n" not in words else ""
+            path = run.path(name, call.cwd)
+            if path in run.state.files and "-n" not in words:
+                code += written(run, path) or ""
     _, plain = options_of([one for one in words if "=" not in one], _MAKE)
     goals = [one for one in plain if re.fullmatch(r"[\w.-]+", one) and not one.startswith("-")]
     wanted = not code or "\n" not in code
@@ -461,9 +476,11 @@ def compiled(run: Interpreter, call: Call) -> str:
         elif held and REMOTE in held and re.search(r"\.\w+$|^-$|stdin$", word):
             run.note("remote-code", "compiles what came from the network")
     if call.name == "go" and words[:1] in (["run"], ["test"], ["build"], ["install"], ["generate"]):
-        for path, held in list(run.state.files.items())[:50]:
-            if path.endswith(".go") and path.startswith(call.cwd + "/") and held.strip(_MARKS):
-                text(run, call, held, "C")
+        for path in list(run.state.files)[:50]:
+            if path.endswith(".go") and path.startswith(call.cwd + "/"):
+                held = written(run, path)
+                if held and held.strip(_MARKS):
+                    text(run, call, held, "C")
     if call.name == "go":
         return _GO(run, call)
     from ._programs import PROGRAMS
@@ -480,12 +497,16 @@ def conventional(language: str, *names: str) -> Handler:
     wanted = re.compile("|".join(names))
 
     def handler(run: Interpreter, call: Call) -> str:
-        if call.name == "tox" and call.argv[1:2] in (["exec"], ["e"]) and "--" in call.argv:
-            return carried(run, call, call.argv[call.argv.index("--") + 1 :])
+        if call.name in ("tox", "nox") and "--" in call.argv:
+            # Sessions run what follows as they like, and often as a command.
+            rest = call.argv[call.argv.index("--") + 1 :]
+            if rest and rest[0][:1] != "-":
+                carried(run, call, rest)
         given = {run.path(one, call.cwd) for one in call.argv[1:] if one[:1] != "-"}
-        for path, held in list(run.state.files.items())[:50]:
+        for path in list(run.state.files)[:50]:
             inside = path.startswith(call.cwd + "/") and wanted.fullmatch(path.rpartition("/")[2])
-            if not (inside or path in given) or not held.strip(_MARKS):
+            held = written(run, path) if inside or path in given else None
+            if not held or not held.strip(_MARKS):
                 continue
             if language == "Python":
                 CODE["python3"](
@@ -526,7 +547,8 @@ def npm(run: Interpreter, call: Call) -> str:
     """npm and its like: the scripts of a package.json that was written in the session."""
     words = [one for one in call.argv[1:] if one[:1] != "-"]
     name = _SHORT.get(words[0], words[0]) if words else "install" if call.name != "npm" else ""
-    held = run.state.files.get(run.path("package.json", call.cwd))
+    path = run.path("package.json", call.cwd)
+    held = written(run, path) if path in run.state.files else None
     if held and name:
         if name in ("run", "run-script") and len(words) > 1:
             name = words[1]

@@ -141,6 +141,13 @@ def find_reads(policy: Policy, call: Call, shape: Shape) -> None:
 # Writing
 
 
+# Directories of a home that hold what people made.
+_HOLDS = Lazy(
+    r"~/(?:\.config|\.local(?:/share)?|\.mozilla|\.thunderbird|Documents|Desktop|Pictures|Music|Videos|"
+    r"Dropbox|Nextcloud|Library)/?"
+)
+
+
 def copy(policy: Policy, call: Call, shape: Shape) -> None:
     found, _ = options_of(
         call.argv[1:],
@@ -194,9 +201,10 @@ def copy(policy: Policy, call: Call, shape: Shape) -> None:
                 policy.write(f"{goal}/{base}", call)
             if call.name != "ln":
                 path = policy.path(source, call)
-                if call.name in ("mv", "gmv") and paths.whole(path):
-                    away = "temporary" in policy.classes.of(goal)
-                    if away and "temporary" not in policy.classes.of(path) and not policy.regenerable(path):
+                if call.name in ("mv", "gmv") and "temporary" in policy.classes.of(goal):
+                    if _HOLDS.fullmatch(path):
+                        policy.note("mass-delete", f"moves {path} away", call.span)
+                    elif paths.whole(path) and not policy.regenerable(path):
                         policy.note("mass-delete", "moves every file of a directory away", call.span)
                 if path == "/dev/null" and call.name in ("cp", "install"):
                     policy.emptied(goal, call)

@@ -45,7 +45,12 @@ def python_module(run: Interpreter, call: Call, name: str) -> str | None:
     """Return the code of a module that was written in the session; None for any other."""
     base = name.replace(".", "/")
     for one in (f"{base}.py", f"{base}/__init__.py", f"{base}/__main__.py"):
-        held = run.state.files.get(run.path(one, call.cwd))
+        path = run.path(one, call.cwd)
+        held = run.state.files.get(path)
+        if held is not None and marks.BEFORE in held:
+            from ._before import later
+
+            held = later(run, path, held)
         if held is not None:
             return held
     return None

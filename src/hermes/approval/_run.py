@@ -22,9 +22,10 @@ from . import _paths as paths
 from ._assign import assign as assigned
 from ._assign import attributes, settle
 from ._call import Call, Sink
+from ._environment import BUILD_TOOL, BUILDS
 from ._expand import Expander, fits, matches
 from ._lazy import Lazy
-from ._marks import REMOTE, SECRET, SPLIT, UNKNOWN
+from ._marks import BEFORE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._nodes import constant, joined, leaves, many, quoted, stays, written
 from ._parser import Parser
 from ._state import State
@@ -75,6 +76,16 @@ _MAKES = frozenset(("mkdir", "touch", "cp", "dd", "mktemp", "truncate", "falloca
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
 
 
+# What a text that is no whole command meets because it is none.
+_VAGUE = marks.names(
+    "computed-command unparsable code-unreadable unknown-code written-code code-runs environment"
+)
+
+
+# These ask for a password at their terminal.
+PASSWORDS = marks.names("sudo su doas sudo-rs runuser pkexec sudoedit")
+
+
 class Interpreter:
     """Follows one request. ``handlers`` are the commands whose effect on the session, or whose carried
     commands, are known: each takes the interpreter and the call, and returns what the command prints.
@@ -99,6 +110,8 @@ class Interpreter:
         self.commands = 0
         self.span: Span = (0, 0)
         self.place = ""
+        self.typed = False  # its input is typed at the terminal of what runs
+        self.lenient = False  # what is followed is a piece, and may be none of a command
         self.root = False
         self.captured = False
         self.active: list[tuple[str, int]] = []
@@ -131,6 +144,8 @@ class Interpreter:
 
     def note(self, rule: str, reason: str, action: str = "ask") -> None:
         """Report what has to be asked about, at the place of the command in hand."""
+        if self.lenient and rule in _VAGUE:
+            return
         self.sink.note(rule, reason, self.span, action)
 
     # Scripts
@@ -470,7 +485,7 @@ class Interpreter:
         """Return what a file holds, as far as is known."""
         text = self.state.files.get(path)
         if text is not None:
-            return text
+            return text.replace(BEFORE, UNKNOWN)
         if path == "/dev/null":
             return ""
         if _BINARY.match(path):
@@ -478,7 +493,7 @@ class Interpreter:
         if marks.globbed(path):
             found = [held for name, held in self.state.files.items() if fits(name, path)]
             if found:
-                return joined([*found, UNKNOWN])
+                return joined([*found, UNKNOWN]).replace(BEFORE, UNKNOWN)
         return self.sink.held_by(path)
 
     def _given(self, descriptor: str, text: str) -> None:
@@ -672,6 +687,10 @@ class Interpreter:
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
             return self.call(msgspec.structs.replace(call, argv=["git", base[4:], *argv[1:]]))
         self._report(call, base)
+        if self.typed and base in PASSWORDS:
+            self.fed(base)
+        if call.env or base in BUILDS:
+            self._told(call, base)
         if self.state.files or call.stdin:
             loads.judge(self, call)
         if "/" in name and self.state.files and self._own(call):
@@ -693,6 +712,18 @@ class Interpreter:
             return handler(self, call)
         finally:
             self.depth -= 1
+
+    def fed(self, program: str) -> None:
+        """Report a password that is typed for a program that asks its terminal for one."""
+        if self.place != "container":
+            self.note("sudo-password", f"types a password for {program}, and none is configured", "block")
+
+    def _told(self, call: Call, base: str) -> None:
+        """Follow what variables tell a build to run: ``CC='x #' make``."""
+        given: Mapping[str, Any] = self.state.variables if base in BUILDS else call.env
+        for name, value in list(given.items()):
+            if isinstance(value, str) and " " in value and BUILD_TOOL.fullmatch(name):
+                self.subshell(partial(self.quietly, marks.plain(value)), captured=True)
 
     def _own(self, call: Call) -> bool:
         """Follow a program that is a file of the session; say whether it is one."""

@@ -38,9 +38,10 @@ TABLE: dict[str, Entry] = {
     "singularity": Entry("singularity", "SingularityBackend"),
     "jail": Entry("jail", "JailBackend"),
     "ssh": Entry("ssh", "SshBackend"),
+    "modal": Entry("modal", "ModalBackend", "modal"),
 }
 
-COMING = ("modal", "daytona", "vercel")
+COMING = ("daytona", "vercel")
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}

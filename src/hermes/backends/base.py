@@ -278,6 +278,8 @@ class Backend(ABC):
             if kind not in can.workspace:
                 known = ", ".join(sorted(can.workspace)) or "none"
                 raise self._unsupported(f"workspace: {spec.workspace}", f"kinds it offers: {known}")
+        if self.config.skills == "shared" and can.copies:
+            raise self._unsupported("skills: shared", "files here can only be copied: --set skills=copy")
         self.copied()
 
     def copied(self) -> str | None:
@@ -427,6 +429,11 @@ class Backend(ABC):
     def stopped_by_client(self) -> bool:
         """Whether a client has to suspend the place after its idle time, since nothing else will."""
         return False
+
+    @property
+    def idle_after(self) -> float | None:
+        """Seconds without use after which such a client does so, None for ``lifetime.idle_stop``."""
+        return None
 
     def guest_options(self) -> Mapping[str, Any]:
         """What the guest has to know of this place, beyond its directories; see ``hermes.guest.main``.

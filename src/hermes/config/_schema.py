@@ -287,12 +287,49 @@ class Ssh(SshHost, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
+class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the modal backend. The tokens are secrets: ``MODAL_TOKEN_ID`` and ``MODAL_TOKEN_SECRET``.
+
+    ``app``, ``environment``
+        The app that the sandboxes belong to, which is made when it is not there, and its environment.
+    ``image``
+        The image of a registry that sandboxes begin with.
+    ``gpu``, ``region``
+        As Modal names them: ``A100``, ``H100:2``; ``us-east``.
+    ``allow_domains``, ``allow_cidrs``
+        What may be connected to; everything when both are empty. Domains are told by what a client of TLS
+        says, so this keeps back less than ``network: off``.
+    ``idle``
+        Seconds without use after which a sandbox is snapshotted and ended. The next command wakes it.
+    ``lifetime``
+        Seconds after which Modal ends a sandbox whatever it does; at most 24 hours.
+    ``snapshot_timeout``
+        Seconds that a snapshot may take.
+    ``server_url``
+        Another address than Modal's own, such as that of an emulator.
+    """
+
+    app: str = "hermes"
+    environment: str | None = None
+    image: str | None = None
+    gpu: str | None = None
+    region: str | None = None
+    allow_domains: tuple[str, ...] = ()
+    allow_cidrs: tuple[str, ...] = ()
+    idle: Duration = 300.0
+    lifetime: Duration = 24 * 3600.0
+    snapshot_timeout: Duration = 600.0
+    server_url: str | None = None
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settled configuration.
 
     ``timeout`` is in seconds, None for no limit. ``network`` None is the place's own default. ``keep``
     exempts sandboxes with a name from the lifetimes. ``skills`` says whether a sandbox gets a copy of the
-    skills in hermes's home, sees the very ones read-only, or none. ``foreign`` lists the keys of config.yaml
+    skills in hermes's home, sees the very ones read-only, or none. ``dotfiles`` are files and directories of
+    this user's home that each sandbox gets copies of, as of what lies in ``dotfiles`` in hermes's home.
+    ``foreign`` lists the keys of config.yaml
     that belong to another program and were left alone, those inside of a section with their whole name;
     ``untrusted`` those of the project file that do not count until its user trusts it.
     """
@@ -303,6 +340,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     persistent: bool = False
     keep: bool = False
     skills: Literal["copy", "shared", "off"] = "copy"
+    dotfiles: tuple[str, ...] = ()
     timeout: Duration | None = None
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
     output: Output = msgspec.field(default_factory=Output)
@@ -314,6 +352,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     singularity: Singularity = msgspec.field(default_factory=Singularity)
     jail: Jail = msgspec.field(default_factory=Jail)
     ssh: Ssh = msgspec.field(default_factory=Ssh)
+    modal: Modal = msgspec.field(default_factory=Modal)
     foreign: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
 

@@ -77,6 +77,10 @@ class JailBackend(Backend):
             raise self._unsupported(
                 "network: on by Landlock, which has no network of its own", "Say network: off, or host."
             )
+        if self._by_landlock and plan.skills == "shared":
+            raise self._unsupported(
+                "skills: shared by Landlock", "They can only be copied: --set skills=copy."
+            )
         for limit in plan.limits:
             if limit in ("cpus", "memory", "pids") and limit not in self._limits:
                 raise self._unsupported(
@@ -140,7 +144,7 @@ class JailBackend(Backend):
         limits = {"pids": PIDS, **plan.limits} if "pids" in self._limits else dict(plan.limits)
         had_files = await asyncio.to_thread(files.base.exists)
         try:
-            await settled(asyncio.to_thread(files.make, self.spec, plan.skills, limits))
+            await settled(asyncio.to_thread(files.make, self.spec, limits))
         except BaseException as error:
             left = await asyncio.shield(asyncio.to_thread(files.remove, keep_files=had_files))
             if left and isinstance(error, HermesError):
@@ -238,7 +242,7 @@ class JailBackend(Backend):
         plan = await asyncio.to_thread(self._planned)
         await asyncio.to_thread(unchanged, [plan.here] if plan.here else [])
         await self.suspend()  # what lives on although its guest has ended
-        await settled(asyncio.to_thread(files.make, self.spec, plan.skills, self._made["limits"]))
+        await settled(asyncio.to_thread(files.make, self.spec, self._made["limits"]))
 
     async def destroy(self, *, keep_files: bool = False) -> None:
         files = await asyncio.to_thread(lambda: self._files)

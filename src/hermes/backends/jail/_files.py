@@ -17,7 +17,7 @@ from hermes.errors import HermesError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
-from .._workspace import copy_skills, make_own, remove_trees
+from .._workspace import make_own, remove_trees
 from ..base import Spec
 from ._limits import Groups
 
@@ -57,7 +57,7 @@ class Files:
         self.skills = home() / "skills"
         self.groups = Groups(ident)
 
-    def make(self, spec: Spec, skills: str, limits: Mapping[str, float]) -> None:
+    def make(self, spec: Spec, limits: Mapping[str, float]) -> None:
         """Make the directories; those that are there, of the same sandbox, are used. Blocks."""
         uid, gid = os.geteuid(), os.getegid()
         make_private(self.base.parent)
@@ -68,8 +68,6 @@ class Files:
         for name in ("workspace", "home", "tmp", "etc", "processes"):
             make_own(self.base / name, uid, gid)
         (self.base / "tmp").chmod(0o1777)
-        if skills == "copy":
-            copy_skills(self.base / "home" / ".hermes" / "skills", uid, gid)
         private_dir(os.path.dirname(self.host_run))
         private_dir(self.host_run)
         stage.make(self.credentials, uid, gid)
