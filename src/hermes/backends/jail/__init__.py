@@ -55,7 +55,7 @@ class JailBackend(Backend):
 
     @property
     def capabilities(self) -> Capabilities:
-        reasons = self._plan.reasons if self._plan else ()
+        reasons = self._reasons
         return Capabilities(
             isolation="none" if reasons else "container",
             persistent=True,
@@ -100,7 +100,7 @@ class JailBackend(Backend):
     async def examine(self) -> list[str]:
         holder = await _holder(self.config.jail.program)
         if holder == LANDLOCK:
-            return [f"held by Landlock alone: {line}" for line in self._planned().reasons]
+            return [*self._reasons]
         way_out = await asyncio.to_thread(program)
         return [
             f"program: {holder}",
@@ -109,7 +109,14 @@ class JailBackend(Backend):
 
     @property
     def _by_landlock(self) -> bool:
-        return bool(self.spec.options.get("program", self.config.jail.program) == LANDLOCK)
+        wish = self._made.get("holder") or self.spec.options.get("program", self.config.jail.program)
+        return bool(wish == LANDLOCK)
+
+    @property
+    def _reasons(self) -> tuple[str, ...]:
+        """Why it is no sandbox."""
+        found = self._plan.reasons if self._plan else ()
+        return (*_landlock.reasons(), *found) if self._by_landlock else found
 
     @property
     def _layout(self) -> Layout:

@@ -30,17 +30,6 @@ def abi() -> int:
     return max(0, int(_libc.syscall(ctypes.c_long(_CREATE), None, ctypes.c_size_t(0), ctypes.c_uint32(1))))
 
 
-def reasons() -> tuple[str, ...]:
-    """Return why it counts as no sandbox."""
-    found = [
-        "it is held by Landlock alone: that files elsewhere are there is seen, their modes can be changed",
-        "sockets in the file system and this user's terminals are reached, and other processes are seen",
-    ]
-    if abi() < 6:
-        found.append("this kernel's Landlock lets signals and abstract sockets pass")
-    return tuple(found)
-
-
 def _call(number: int, *args: object) -> int:
     result = int(_libc.syscall(ctypes.c_long(number), *args))
     if result < 0:

@@ -19,7 +19,7 @@ from . import _fence
 from ._bwrap import SHOWN, only_roots
 from ._files import Files, held
 
-__all__ = ["LandlockChannel", "missing"]
+__all__ = ["LandlockChannel", "missing", "reasons"]
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/proc", *SHOWN)
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
@@ -33,6 +33,19 @@ def missing() -> str:
     if program(platform.machine()) is None:
         return f"there is no filter of system calls for {platform.machine()} yet"
     return ""
+
+
+def reasons() -> tuple[str, ...]:
+    """Return why it counts as no sandbox. Asks the kernel, and no file."""
+    found = [
+        "it is held by Landlock alone: that files elsewhere are there is seen, their modes can be changed",
+        "sockets in the file system and this user's terminals are reached, and other processes are seen",
+    ]
+    if _fence.abi() < 3:
+        found.append("this kernel's Landlock does not keep files elsewhere from being emptied")
+    if _fence.abi() < 6:
+        found.append("this kernel's Landlock lets signals and abstract sockets pass")
+    return tuple(found)
 
 
 class LandlockChannel(ProcessChannel):

@@ -13,7 +13,6 @@ from hermes.errors import ConfigError, UnsupportedError
 
 from .._workspace import checked_workspace
 from ..base import Spec
-from ._fence import reasons as landlock_reasons
 
 __all__ = ["LANDLOCK", "Plan", "plan_for", "protected"]
 
@@ -40,8 +39,7 @@ class Plan:
     @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is no sandbox."""
-        found = ("it uses the network of this machine",) if self.network == "host" else ()
-        return (*landlock_reasons(), *found) if self.options.program == LANDLOCK else found
+        return ("it uses the network of this machine",) if self.network == "host" else ()
 
     def settings(self) -> dict[str, Any]:
         """Return what a jail is made with, for people to compare."""
