@@ -48,10 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["Sandbox"]
 
 DEFAULT_SESSION = "default"
-LOCAL_BY_DEFAULT = (
-    "no sandbox is configured: commands run on this machine as your user, in your files, not isolated. "
-    "If that is meant, say Sandbox('local'), or: hermes config set sandbox local"
-)
 
 
 class Sandbox:
@@ -148,8 +144,6 @@ class Sandbox:
         if self.backend == "auto":
             self.backend, why = await auto.resolve(self._config)
             await asyncio.to_thread(self._store.pin, self.backend, why)
-            if self.backend == "local":
-                warnings.warn(f"{LOCAL_BY_DEFAULT} ({why})", stacklevel=2)
         await asyncio.to_thread(backends.load, self.backend)  # imports it
         store, config = self._store, self._config
         async with locked(store, self.backend, self.name):

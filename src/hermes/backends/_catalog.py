@@ -48,6 +48,13 @@ ABOUT: dict[str, About] = {
         "docker without its daemon",
         "It is docker without a daemon that is root's.",
     ),
+    "jail": About(
+        "namespaces",
+        "free",
+        "per sandbox",
+        "machines without an engine",
+        "Commands run here, as you, and see nothing of yours but the workspace; no image is needed.",
+    ),
     "ssh": About(
         "remote",
         "its own",
@@ -74,9 +81,6 @@ ABOUT: dict[str, About] = {
     ),
     "vercel": About(
         "VM", "per second", "snapshots", "near Vercel projects", "It runs beside what you have there."
-    ),
-    "jail": About(
-        "namespaces", "free", "your disk", "machines without an engine", "It needs nothing installed."
     ),
 }
 """The places, in the order in which people meet them."""

