@@ -19,7 +19,9 @@ def test_every_place_is_there(cli: Cli) -> None:
     assert found["docker"]["configured"] and not found["local"]["configured"]
     assert not found["ssh"]["usable"]
     assert "TERMINAL_SSH_HOST" in found["ssh"]["missing"]
-    assert not found["modal"]["built"]
+    assert found["modal"]["built"] and not found["modal"]["usable"]
+    assert "MODAL_TOKEN_ID" in found["modal"]["missing"]
+    assert not found["daytona"]["built"]
     assert all(one["for"] and one["cost"] and one["files"] for one in found.values())
 
 

@@ -37,9 +37,11 @@ TABLE: dict[str, Entry] = {
     "podman": Entry("docker", "PodmanBackend"),
     "singularity": Entry("singularity", "SingularityBackend"),
     "ssh": Entry("ssh", "SshBackend"),
+    "modal": Entry("modal", "ModalBackend", "modal"),
+    "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
-COMING = ("modal", "daytona", "vercel", "jail")
+COMING = ("daytona", "jail")
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}

@@ -34,8 +34,11 @@ COMMANDS = {
     "doctor": "doctor",
     "approvals": "approvals",
     "credentials": "credentials",
+    "skills": "skills",
     "config": "config",
+    "usage": "usage",
     "bench": "bench",
+    "emulate": "emulate",
 }
 """Command to module. Each has an ``app``: one command, or a group of them."""
 

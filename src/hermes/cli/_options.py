@@ -52,7 +52,7 @@ def _debug(ctx: typer.Context, value: bool) -> bool:
     return settings.debug
 
 
-def _seconds(value: str) -> float:
+def seconds(value: str) -> float:
     try:
         return parse_duration(value)
     except ValueError as error:
@@ -166,7 +166,7 @@ Env = Annotated[
 Timeout = Annotated[
     float | None,
     typer.Option(
-        "--timeout", metavar="TIME", parser=_seconds, help="End the command after this time: 90, 30s, 10m."
+        "--timeout", metavar="TIME", parser=seconds, help="End the command after this time: 90, 30s, 10m."
     ),
 ]
 MaxOutput = Annotated[

@@ -11,11 +11,13 @@ from ._schema import (
     Lifetime,
     Limits,
     Local,
+    Modal,
     Output,
     Singularity,
     Slurm,
     Ssh,
     SshHost,
+    Vercel,
 )
 from ._units import given_duration, home, keep, make_private, parse_duration, parse_size, parse_value
 
@@ -28,12 +30,14 @@ __all__ = [
     "Lifetime",
     "Limits",
     "Local",
+    "Modal",
     "Output",
     "Secret",
     "Singularity",
     "Slurm",
     "Ssh",
     "SshHost",
+    "Vercel",
     "dotenv",
     "environment",
     "given_duration",

@@ -27,15 +27,6 @@ RUN = "/run/hermes"
 CREDENTIALS = "/run/hermes-credentials"
 BOOT = f"{RUN}/boot.py"
 
-# From stdin. What is there already is kept, and none of it is followed.
-UNPACK_SKILLS = f"""
-import io,os,sys,tarfile
-folder={HOME!r}+'/.hermes'
-os.makedirs(folder,0o700,exist_ok=True)
-if not os.path.lexists(folder+'/skills'):
-    tarfile.open(fileobj=io.BytesIO(sys.stdin.buffer.read())).extractall(folder)
-""".strip()
-
 PIDS = 1024
 CHECK_EVERY = 10
 

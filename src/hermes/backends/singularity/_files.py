@@ -18,7 +18,7 @@ from hermes.errors import HermesError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
-from .._workspace import copy_skills, make_own, remove_trees
+from .._workspace import make_own, remove_trees
 from ..base import Spec
 from ._options import CAPABILITIES, CREDENTIALS, HOME, RUN, SCRATCH, WORKSPACE, Bind
 from ._plan import Plan
@@ -95,8 +95,6 @@ class Files:
         for name in (*OWN, "tmp", *(("overlay",) if spec.persistent else ())):
             if name != "workspace" or plan.here is None:
                 make_own(self.base / name, uid, gid)
-        if plan.skills == "copy":
-            copy_skills(self.base / "home" / ".hermes" / "skills", uid, gid)
         idle = 0.0 if spec.keep else max(1.0, spec.lifetime.idle_stop - spec.lifetime.idle_guest)
         write(self.base / "start", start_script(idle, asked=plan.options.slurm.wanted), 0o700)
         self.pid_file.unlink(missing_ok=True)
