@@ -222,6 +222,9 @@ class Backend(ABC):
     swept: ClassVar[bool] = True
     """Whether :meth:`prune` is cheap enough to be called now and then, when a sandbox is made."""
 
+    snapshot_ends: ClassVar[bool] = False
+    """Whether :meth:`snapshot` ends all that runs in the place, which runs again when it returns."""
+
     encoding: Encoding = "binary"
     """What the streams of ``exec_channel`` carry; see :attr:`ByteChannel.encoding`."""
 
