@@ -19,7 +19,7 @@ def test_every_place_is_there(cli: Cli) -> None:
     assert found["docker"]["configured"] and not found["local"]["configured"]
     assert not found["ssh"]["usable"]
     assert "TERMINAL_SSH_HOST" in found["ssh"]["missing"]
-    assert not found["modal"]["built"]
+    assert not found["vercel"]["built"]
     assert all(one["for"] and one["cost"] and one["files"] for one in found.values())
 
 
