@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from .errors import ConfigError
 from .session import text_bytes
 
 if TYPE_CHECKING:
@@ -117,12 +119,19 @@ class Pty:
             data = text_bytes(data, "the input")
         if self._job._typed is not None:
             await self._job._typed.approve(data)
-        await self._stream.send(data)
+        await self._send(data)
 
     async def _type(self, data: bytes) -> None:
         """Pass on keys of the person at our own terminal, of which only what is blocked is refused."""
         if self._job._typed is not None:
             await self._job._typed.forbid(data)
+        await self._send(data)
+
+    async def _send(self, data: bytes) -> None:
+        """Type bytes; at the end of a line a command may begin, which is to see what is fresh."""
+        if b"\r" in data or b"\n" in data:
+            with contextlib.suppress(ConfigError):  # what is not safe any more stays as it was
+                await self._job._sandbox._given(b"", {})
         await self._stream.send(data)
 
     async def send_keys(self, *keys: str) -> None:

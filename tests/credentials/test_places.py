@@ -140,6 +140,24 @@ async def test_files_are_there_and_stay_fresh(place: str, own: Path, open_in: Op
     assert (await job.wait()).text == "new"
 
 
+@pytest.mark.parametrize("place", ["local", "docker", "ssh"])
+async def test_what_is_typed_sees_fresh_ones(place: str, own: Path, open_in: Open) -> None:
+    path = own / "credentials" / "token"
+    await replaced(path, "first")
+    box = await open_in(place, config=declared(redact="off"))
+    async with await box.pty(
+        "stty -echo; while read -r line; do cat $HERMES_CREDENTIALS/token; echo; done"
+    ) as pty:
+        await asyncio.sleep(0.3)
+        for content in ("first", "second", "third"):
+            await replaced(path, content)
+            await pty.write("\n")
+            seen = b""
+            while b"\n" not in seen:
+                seen += await pty.read(10)
+            assert seen.strip().decode() == content
+
+
 async def test_they_are_in_memory(place: str, own: Path, open_in: Open) -> None:
     await replaced(own / "credentials" / "a", "x")
     box = await open_in(place)

@@ -15,6 +15,7 @@ import pytest
 
 import hermes
 from _containers import PLACES
+from _emulators import emulated
 from hermes.config import Config
 from hermes.travel import Travel, lay_out, trees
 from hermes.travel._here import look
@@ -268,6 +269,11 @@ async def test_too_many_are_not_brought(open_in: Open, skill: str, monkeypatch: 
     with pytest.warns(UserWarning, match="could not be brought inside: .* more than 2 files"):
         box = await open_in("docker", config=settings())
         assert await text(box, "ls -A ~/.hermes 2>/dev/null; true") == ""
+    await looked(box)
+    await box.run("true")  # told of once
+    monkeypatch.undo()
+    await looked(box)
+    assert await text(box, f"cat ~/.hermes/skills/{skill}/SKILL.md") == "first"
 
 
 def test_links_that_lead_out_stay_here(skill: str, hermes_home: Path, tmp_path: Path) -> None:
@@ -307,3 +313,30 @@ def test_any_change_has_another_stamp(skill: str, hermes_home: Path) -> None:
     path.rename(path.with_name("x"))
     stamps.add(look(some).stamp)
     assert len(stamps) == 4 and look(some).stamp in stamps
+
+
+async def test_one_that_slept_gets_what_is_new(
+    skill: str, hermes_home: Path, open_in: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A place whose files are put back from a snapshot; credentials are in none."""
+    pytest.importorskip("modal")
+    (hermes_home / "credentials").mkdir(0o700)
+    (hermes_home / "credentials" / "token").write_text("secret-of-the-sandbox")
+    (hermes_home / "credentials" / "token").chmod(0o600)
+    search = "grep -rl --exclude-dir=proc --exclude-dir=sys secret-of-the-sand''box ~ /tmp /var /run /dev/shm"
+    with emulated("modal") as running:
+        for name, value in running.settings.items():
+            monkeypatch.setenv(name, value)
+        config = settings(credentials={"redact": "off"})
+        box = await open_in("modal", name=skill, workspace="private", config=config)
+        path = f"~/.hermes/skills/{skill}"
+        assert await text(box, f"cat {path}/SKILL.md ~/.{skill}") == "first\ndot"
+        assert await text(box, "cat $HERMES_CREDENTIALS/token") == "secret-of-the-sandbox"
+        await text(box, f"echo learned >{path}/learned")
+        await box.suspend()
+        await wrote(hermes_home / "skills" / skill / "SKILL.md", "second\n")
+        await asyncio.to_thread((hermes_home / "credentials" / "token").unlink)
+        await box.resume()
+        assert await text(box, f"cat {path}/SKILL.md {path}/learned ~/.{skill}") == "second\nlearned\ndot"
+        assert await text(box, f"{search} 2>/dev/null; true") == ""
+        await box.destroy()

@@ -39,9 +39,10 @@ TABLE: dict[str, Entry] = {
     "jail": Entry("jail", "JailBackend"),
     "ssh": Entry("ssh", "SshBackend"),
     "modal": Entry("modal", "ModalBackend", "modal"),
+    "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
-COMING = ("daytona", "vercel")
+COMING = ("daytona",)
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}

@@ -99,7 +99,11 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     ),
     "modal": (Need("modal.token_id", "Token ID"), Need("modal.token_secret", "Token secret")),
     "daytona": (Need("daytona.api_key", "API key"),),
-    "vercel": (Need("vercel.token", "Token"),),
+    "vercel": (
+        Need("vercel.token", "Token"),
+        Need("vercel.team", "Team ID"),
+        Need("vercel.project", "Project ID"),
+    ),
 }
 """What is asked for before a place is used the first time."""
 

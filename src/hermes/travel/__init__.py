@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Travel", "Tree", "lay_out", "trees"]
 
+RETRY = 10.0  # seconds after which what could not be done is tried again
 SHARE = 50  # looking takes a fiftieth of the time at the most
 
 
@@ -44,6 +45,7 @@ class Travel:
         self.mark = self.stamp = ""
         self._config = config
         self._next = 0.0
+        self._told = ""
         self._lock = asyncio.Lock()
 
     async def look(self) -> Here:
@@ -70,6 +72,8 @@ class Travel:
             return
         async with self._lock:
             began = time.monotonic()
+            if began < self._next:
+                return  # another command has just looked
             try:
                 here = await self.look()
                 self._next = time.monotonic() + SHARE * (time.monotonic() - began)
@@ -78,10 +82,12 @@ class Travel:
 
                     await push(self, here)
             except (FileError, ConfigError) as error:
-                self._next = time.monotonic() + 10.0
-                warnings.warn(
-                    f"skills and dotfiles could not be brought inside: {error.message}", stacklevel=4
-                )
+                self._next = time.monotonic() + RETRY
+                if error.message != self._told:
+                    self._told = error.message
+                    warnings.warn(
+                        f"skills and dotfiles could not be brought inside: {error.message}", stacklevel=4
+                    )
 
     async def diffs(self, *paths: str) -> AsyncGenerator[tuple[Change, str], None]:
         """Yield what changed inside, each with its text in the form of ``diff -u``.
