@@ -214,29 +214,25 @@ class Sandbox:
             progress=self._on_progress,
         )
 
-    async def _attach(self, *, start: bool) -> None:
+    async def _attach(self, *, start: bool, after: Channel | None = None) -> None:
         from .channel.channel import Channel
         from .credentials import supply
 
         place = self._place
         assert place is not None and self._record is not None
         dirs = place.guest_dirs()
-        lifetime = self._life
-        settings = {
-            "idle": lifetime.idle_guest,
-            "detached": lifetime.detached,
-            "quota": self._config.output.spill_quota,
-        }
+        life, quota = self._life, self._config.output.spill_quota
+        settings = {"idle": life.idle_guest, "detached": life.detached, "quota": quota}
         self.cwd = self.cwd or place.workspace()
         options = {"id": self.id, "run_dir": dirs.run_dir, "state_dir": dirs.state_dir, **settings}
         options["limited"] = "memory" in place.capabilities.limits
         options.update(await asyncio.to_thread(place.guest_options))
         if self.cwd:
             options["cwd"] = self.cwd
-        patience = place.reconnect_for if self._reconnect_for is None else self._reconnect_for
+        wait = place.reconnect_for if self._reconnect_for is None else self._reconnect_for
         # Where commands are judged, the first of them needs to know.
         session = DEFAULT_SESSION if place.capabilities.judged else None
-        channel = Channel(place, options, reconnect_for=patience, hello=settings, session=session)
+        channel = Channel(place, options, reconnect_for=wait, hello=settings, session=session, after=after)
         try:
             await channel.open_connection(start=start)
         except BaseException:
@@ -266,11 +262,11 @@ class Sandbox:
         await _travelling.bring(self)
 
     async def _awake(self) -> None:
-        """Wake the place if it was suspended for being idle."""
-        if self._asleep:
-            from ._idle import awake
+        """Wake the place if it was suspended for being idle; attach again when it was given up."""
+        if self._asleep or (self._open_channel is not None and self._open_channel.unreachable):
+            from ._idle import come_back
 
-            await awake(self)
+            await come_back(self)
 
     def _new_gate(self, place: Backend, home: str | None = None) -> Gate | None:
         settings = self._config.approvals
@@ -302,12 +298,16 @@ class Sandbox:
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
+        await self._let_go(None)
+
+    async def _let_go(self, then: Channel | None) -> None:
+        """Close the channel; *then* is the one until the next."""
         idle, self._idle = self._idle, None
         if idle is None or idle is not asyncio.current_task():
             self._asleep = False
             if idle is not None:
                 idle.cancel()
-        channel, self._open_channel = self._open_channel, None
+        channel, self._open_channel = self._open_channel, then
         if self._gate is not None:
             self._gate.forget_all()
             if self._gate.password is not None:
@@ -371,8 +371,7 @@ class Sandbox:
         :raises CommandError: it could not be started as asked
         :raises SandboxGone: the sandbox ended; the command is not run again
         """
-        if self._asleep:
-            await self._awake()
+        await self._awake()
         name = session or DEFAULT_SESSION
         first = name not in self._sessions
         options = RunOptions(
@@ -411,35 +410,36 @@ class Sandbox:
             "session": session,
             "command_size": len(raw),
         }
-        tries = 0
-        while True:
-            tries += 1
-            ticket = await self._leave("run", raw, session=session, options=options)
-            sent, result = dict(args), None
-            if ticket is not None:
-                sent |= ticket.args
-            try:
-                sent |= await self._given(raw, args)
-                result = await run_command(
-                    self._channel,
-                    sent,
-                    raw,
-                    limit=args["limit"],
-                    stdin=options.get("stdin"),
-                    on_output=options.get("on_output"),
-                    on_stderr=options.get("on_stderr"),
-                    on_sent=ticket.sent if ticket is not None else None,
-                    scrub=self._supply.scrub if self._supply is not None else None,
-                )
-                return result
-            except HermesError as error:
-                await self._again(error, session, tries)
+        async with self._channel.bounded(args.get("timeout")):
+            tries = 0
+            while True:
+                tries += 1
+                ticket = await self._leave("run", raw, session=session, options=options)
+                sent, result = dict(args), None
                 if ticket is not None:
-                    ticket.void()
-            finally:
-                if ticket is not None:
-                    well = result is not None and result.exit_code == 0
-                    ticket.ended(result.cwd if result is not None else None, well=well)
+                    sent |= ticket.args
+                try:
+                    sent |= await self._given(raw, args)
+                    result = await run_command(
+                        self._channel,
+                        sent,
+                        raw,
+                        limit=args["limit"],
+                        stdin=options.get("stdin"),
+                        on_output=options.get("on_output"),
+                        on_stderr=options.get("on_stderr"),
+                        on_sent=ticket.sent if ticket is not None else None,
+                        scrub=self._supply.scrub if self._supply is not None else None,
+                    )
+                    return result
+                except HermesError as error:
+                    await self._again(error, session, tries)
+                    if ticket is not None:
+                        ticket.void()
+                finally:
+                    if ticket is not None:
+                        well = result is not None and result.exit_code == 0
+                        ticket.ended(result.cwd if result is not None else None, well=well)
 
     async def _leave(
         self,

@@ -18,7 +18,7 @@ from ._carriers import unseen as _unseen
 from ._carriers import written
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
-from ._nodes import python_module
+from ._nodes import fed, python_module
 from ._options import options_of
 from ._run import Interpreter
 
@@ -221,7 +221,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if language == "Tcl":
         asks = _SPAWNED.search(code)
         if asks and re.search(r"\b(?:exp_)?send\b", code):
-            run.fed(asks.group(1))
+            fed(run, asks.group(1))
         for match in list(_TCL.finditer(code))[:20]:
             shell(run, call, match.group(1))
     if language == "Octave" and re.search(r"\b(?:delete|rmdir|unlink)\b\s*(?:\(|\w)", code):

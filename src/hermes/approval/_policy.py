@@ -464,7 +464,7 @@ _EXPRESSIONS = marks.names(
 )
 _QUOTED = Lazy(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
 _DESTROYS = Lazy(
-    r"(?:[\w.-]+[-:])?(?:destroy|delete|purge|nuke|wipe|teardown|"
+    r"(?:[\w.-]+[-:.])?(?:destroy|delete|purge|nuke|wipe|teardown|"
     r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"
     r"(?:[-:][\w.-]+)?|decommission|dropall|deleteall"
 )

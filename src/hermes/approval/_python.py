@@ -102,6 +102,12 @@ _ASKS = marks.names(
     "print help type repr callable hasattr dir id str isinstance inspect.signature inspect.getsource"
 )
 _SHORT = frozenset(one.rpartition(".")[2] for one in _ACTS)
+# Methods of clients of databases, queues and clouds.
+_CLEARS = Lazy(
+    r"flush(?:all|db)|prune_\w+|drop_(?:all|database|collection|table|index)|truncate_\w+|purge_\w+|terminate_\w+|"
+    r"delete_(?:many|bucket|objects?|table|stack|db_\w+|instances?|namespace\w*|collection\w*|cluster|topics?|"
+    r"queue|user|role|function|volume|snapshot|image|secret|repository|hosted_zone)"
+)
 _GROWS = frozenset(("append", "extend", "insert", "remove", "pop", "clear", "reverse", "sort"))
 
 
@@ -588,6 +594,8 @@ class Reader:
             self.fetches(name, node, args, keywords)
         elif name == "?":
             self.run.note("code-runs", "Python code that calls what is not known")
+        elif name in ("keyring.get_password", "keyring.get_credential"):
+            self.run.note("read-secret", "Python code that reads a password of a keyring")
         elif name == "fcntl.ioctl" and "TIOCSTI" in ast.dump(node) + str(0x5412 in args and "TIOCSTI"):
             self.run.note("code-runs", "Python code that types at the terminal")
         elif name in ("ctypes.CDLL", "ctypes.cdll.LoadLibrary"):
@@ -641,9 +649,12 @@ class Reader:
             "storbinary",
         ):
             self.sends = True
+            self.sent(node)
         elif attribute in ("runsource", "runcode") and args:
             self.executes("exec", node, args[0])
-        elif attribute in ("system", "popen"):
+        elif _CLEARS.fullmatch(attribute) or (attribute == "prune" and "docker" in self.names.values()):
+            self.run.note("sql", f"Python code that deletes what a service holds: {attribute}")
+        elif attribute in ("system", "popen", "exec_command"):
             self.shell(args[0] if args else None)
         elif attribute == "execute" and args and isinstance(args[0], str):
             self.run.sink.command(
@@ -651,6 +662,18 @@ class Reader:
             )
         elif attribute in ("__subclasses__", "load_module"):
             self.run.note("code-runs", "Python code that calls what is not known")
+
+    def sent(self, node: ast.Call) -> None:
+        """Judge what a call sends: the environment as a whole, in whatever it is wrapped."""
+        given = [*node.args, *(one.value for one in node.keywords if one.arg != "env")]
+        inner = [one for value in given for one in ast.walk(value)]
+        looked = {id(one.value) for one in inner if isinstance(one, ast.Subscript)}
+        looked |= {id(one.value) for one in inner if isinstance(one, ast.Attribute) and one.attr == "get"}
+        if any(
+            isinstance(one, ast.Attribute) and id(one) not in looked and self.dotted(one) == "os.environ"
+            for one in inner
+        ):
+            self.run.note("send-secret", "Python code that sends the environment over the network")
 
     def process(
         self, name: str, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr], first: Any
@@ -738,10 +761,9 @@ class Reader:
         if name.endswith("urlretrieve") and len(args) > 1 and isinstance(args[1], str):
             self.run.sink.redirect(">", self.path(args[1]), UNKNOWN, self.call)
             self.run.state.write(self.path(args[1]), UNKNOWN + REMOTE)
-        if any(isinstance(one, str) and (SECRET in one or ENVIRON in one) for one in values) or any(
-            self.dotted(one) == "os.environ" for one in [*node.args, *keywords.values()]
-        ):
+        if any(isinstance(one, str) and (SECRET in one or ENVIRON in one) for one in values):
             self.run.note("send-secret", "Python code that sends a credential over the network")
+        self.sent(node)
         if name.endswith(".delete"):
             self.run.note("http-delete", "sends a request that deletes something")
 

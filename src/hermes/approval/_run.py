@@ -18,11 +18,12 @@ import msgspec
 
 from . import _loads as loads
 from . import _marks as marks
+from . import _nodes as nodes
 from . import _paths as paths
 from ._assign import assign as assigned
 from ._assign import attributes, settle
 from ._call import Call, Sink
-from ._environment import BUILD_TOOL, BUILDS
+from ._environment import BUILDS
 from ._expand import Expander, fits, matches
 from ._lazy import Lazy
 from ._marks import BEFORE, REMOTE, SECRET, SPLIT, UNKNOWN
@@ -74,16 +75,6 @@ _SHADOWED = marks.names(
 )
 _MAKES = frozenset(("mkdir", "touch", "cp", "dd", "mktemp", "truncate", "fallocate", "mkfifo", "ln"))
 _DECLARES = frozenset(("export", "declare", "typeset", "local", "readonly"))
-
-
-# What a text that is no whole command meets because it is none.
-_VAGUE = marks.names(
-    "computed-command unparsable code-unreadable unknown-code written-code code-runs environment"
-)
-
-
-# These ask for a password at their terminal.
-PASSWORDS = marks.names("sudo su doas sudo-rs runuser pkexec sudoedit")
 
 
 class Interpreter:
@@ -144,7 +135,7 @@ class Interpreter:
 
     def note(self, rule: str, reason: str, action: str = "ask") -> None:
         """Report what has to be asked about, at the place of the command in hand."""
-        if self.lenient and rule in _VAGUE:
+        if self.lenient and rule in nodes.VAGUE:
             return
         self.sink.note(rule, reason, self.span, action)
 
@@ -687,10 +678,10 @@ class Interpreter:
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
             return self.call(msgspec.structs.replace(call, argv=["git", base[4:], *argv[1:]]))
         self._report(call, base)
-        if self.typed and base in PASSWORDS:
-            self.fed(base)
+        if self.typed and base in nodes.PASSWORDS:
+            nodes.fed(self, base)
         if call.env or base in BUILDS:
-            self._told(call, base)
+            nodes.variables(self, call, base)
         if self.state.files or call.stdin:
             loads.judge(self, call)
         if "/" in name and self.state.files and self._own(call):
@@ -712,18 +703,6 @@ class Interpreter:
             return handler(self, call)
         finally:
             self.depth -= 1
-
-    def fed(self, program: str) -> None:
-        """Report a password that is typed for a program that asks its terminal for one."""
-        if self.place != "container":
-            self.note("sudo-password", f"types a password for {program}, and none is configured", "block")
-
-    def _told(self, call: Call, base: str) -> None:
-        """Follow what variables tell a build to run: ``CC='x #' make``."""
-        given: Mapping[str, Any] = self.state.variables if base in BUILDS else call.env
-        for name, value in list(given.items()):
-            if isinstance(value, str) and " " in value and BUILD_TOOL.fullmatch(name):
-                self.subshell(partial(self.quietly, marks.plain(value)), captured=True)
 
     def _own(self, call: Call) -> bool:
         """Follow a program that is a file of the session; say whether it is one."""
