@@ -1,4 +1,4 @@
-"""Places that are away: suspended when nobody uses them, or given up as unreachable; and their return."""
+"""Places that are away: suspended, given up as unreachable, or stopped by a snapshot; and their return."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ async def come_back(box: Sandbox) -> None:
     async with box._sleeping:
         lost = box._open_channel
         if box._asleep:
+            began = time.monotonic()
             await box.resume()
+            took = time.monotonic() - began
         elif lost is not None and lost.unreachable:
             await _attach_again(box, lost)
             return
@@ -60,7 +62,8 @@ async def come_back(box: Sandbox) -> None:
             return  # somebody else was here first
     if box._channel.guest.get("guest") != box._slept:
         warnings.warn(
-            f"'{box.name}' was switched off while nobody used it: its sessions begin anew",
+            f"'{box.name}' was switched off while nobody used it, and woken in {took:.1f} s: its sessions "
+            "begin anew",
             stacklevel=4,
         )
 
@@ -81,3 +84,16 @@ async def _attach_again(box: Sandbox, lost: Channel) -> None:
     except SandboxGone as error:
         lost.give_up(error.reason or str(error))
         raise
+
+
+async def snapshot(box: Sandbox) -> str:
+    """Do as :meth:`Sandbox.snapshot`; where that ends what runs, attach anew."""
+    place = box._the_place()
+    if box._supply is not None:
+        await box._supply.withdraw()  # the next command has it put back
+    if not place.snapshot_ends:
+        return await place.snapshot()
+    await box._let_go(None)
+    ident = await place.snapshot()
+    await box._attach(start=True)
+    return ident

@@ -48,10 +48,6 @@ if TYPE_CHECKING:
 __all__ = ["Sandbox"]
 
 DEFAULT_SESSION = "default"
-LOCAL_BY_DEFAULT = (
-    "no sandbox is configured: commands run on this machine as your user, in your files, not isolated. "
-    "If that is meant, say Sandbox('local'), or: hermes config set sandbox local"
-)
 
 
 class Sandbox:
@@ -148,8 +144,6 @@ class Sandbox:
         if self.backend == "auto":
             self.backend, why = await auto.resolve(self._config)
             await asyncio.to_thread(self._store.pin, self.backend, why)
-            if self.backend == "local":
-                warnings.warn(f"{LOCAL_BY_DEFAULT} ({why})", stacklevel=2)
         await asyncio.to_thread(backends.load, self.backend)  # imports it
         store, config = self._store, self._config
         async with locked(store, self.backend, self.name):
@@ -253,11 +247,11 @@ class Sandbox:
             self._base["base_env"] = base_env
         self._asleep = False
         channel.used = time.monotonic()
-        if place.stopped_by_client and self._life.idle_stop:
+        if place.stopped_by_client and life.idle_stop:
             from ._idle import suspend_when_idle
 
-            after = place.idle_after or self._life.idle_stop
-            self._idle = asyncio.create_task(suspend_when_idle(self, after))
+            seconds = place.idle_after or life.idle_stop
+            self._idle = asyncio.create_task(suspend_when_idle(self, seconds))
         await asyncio.to_thread(self._store.touch, self._record)
         await _travelling.bring(self)
 
@@ -298,7 +292,13 @@ class Sandbox:
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
+        place = self._place if self.named and self._open_channel is not None else None
         await self._let_go(None)
+        if place is not None:
+            try:
+                await place.left()
+            except HermesError as error:
+                warnings.warn(f"'{self.name}' was left, but not all was kept: {error}", stacklevel=2)
 
     async def _let_go(self, then: Channel | None) -> None:
         """Close the channel; *then* is the one until the next."""
@@ -323,7 +323,7 @@ class Sandbox:
         if channel is not None:
             with contextlib.suppress(HermesError, TimeoutError):
                 await channel.call("shutdown", {"remove": True}, timeout=5.0)
-        await self.close()
+        await self._let_go(None)
         place, self._place = self._place, None
         if place is not None:
             await place.destroy()
@@ -723,7 +723,7 @@ class Sandbox:
         if self._supply is not None:
             await self._supply.withdraw()
         await place.suspend()
-        await self.close()
+        await self._let_go(None)
 
     async def resume(self) -> None:
         """Start the place again and attach to it.
@@ -735,13 +735,13 @@ class Sandbox:
             await self._attach(start=True)
 
     async def snapshot(self) -> str:
-        """Keep the state of the place's files and return the snapshot's id.
+        """Keep the state of the place's files and return the snapshot's id. On some places what runs ends.
 
         :raises UnsupportedError: this place cannot
         """
-        if self._supply is not None:
-            await self._supply.withdraw()  # the next command has it put back
-        return await self._the_place().snapshot()
+        from ._idle import snapshot
+
+        return await snapshot(self)
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of this sandbox as plain values: isolation, limits, what is verified and so on."""

@@ -289,7 +289,8 @@ class Store:
         if content is None:
             return None
         try:
-            return msgspec.json.decode(content, type=_Pin).backend
+            backend = msgspec.json.decode(content, type=_Pin).backend
+            return None if backend == "local" else backend  # an earlier version's; auto is never that now
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise HermesError(
                 f"what auto stands for, in {self._file.path}, cannot be used: {error}; it was left as it is",

@@ -36,11 +36,13 @@ TABLE: dict[str, Entry] = {
     "docker": Entry("docker", "DockerBackend"),
     "podman": Entry("docker", "PodmanBackend"),
     "singularity": Entry("singularity", "SingularityBackend"),
+    "jail": Entry("jail", "JailBackend"),
     "ssh": Entry("ssh", "SshBackend"),
     "modal": Entry("modal", "ModalBackend", "modal"),
+    "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
-COMING = ("daytona", "vercel", "jail")
+COMING = ("daytona",)
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}

@@ -222,6 +222,9 @@ class Backend(ABC):
     swept: ClassVar[bool] = True
     """Whether :meth:`prune` is cheap enough to be called now and then, when a sandbox is made."""
 
+    snapshot_ends: ClassVar[bool] = False
+    """Whether :meth:`snapshot` ends all that runs in the place, which runs again when it returns."""
+
     encoding: Encoding = "binary"
     """What the streams of ``exec_channel`` carry; see :attr:`ByteChannel.encoding`."""
 
@@ -486,6 +489,13 @@ class Backend(ABC):
         :raises BackendError: something is left; its context names it
         :raises Unreachable: it cannot be told, because the machine or service does not answer
         """
+
+    async def left(self) -> None:
+        """Do what is needed so that nothing is lost of a place with a name when its client has left it.
+
+        :raises HermesError: it could not be done; the place goes on
+        """
+        return None
 
     async def suspend(self) -> None:
         """Stop the place so that it costs as little as it can, keeping its files.

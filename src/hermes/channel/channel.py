@@ -426,9 +426,10 @@ class Channel:
         options = dict(self._options, attach_only=not start, relay=direct is None)
         options["boot"] = self._boot
         options["asks"] = not start or self._backend.guest_likely
-        greeted = direct is None and self._backend.encoding == "binary"
+        greeted = direct is None
         if greeted:  # with the options it takes no round trip of its own
-            options["greeting"] = self._greeting(Binary()).decode("latin-1")
+            codec = Binary() if self._backend.encoding == "binary" else Text()
+            options["greeting"] = self._greeting(codec).decode("latin-1")
         stream, boot, announced = await start_guest(self._backend, options, timeout=BOOT_TIMEOUT)
         self._boot = str(announced.get("boot") or "")
         if direct is not None:

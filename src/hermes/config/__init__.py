@@ -8,6 +8,7 @@ from ._schema import (
     CredentialFile,
     Credentials,
     Docker,
+    Jail,
     Lifetime,
     Limits,
     Local,
@@ -17,6 +18,7 @@ from ._schema import (
     Slurm,
     Ssh,
     SshHost,
+    Vercel,
 )
 from ._units import given_duration, home, keep, make_private, parse_duration, parse_size, parse_value
 
@@ -26,6 +28,7 @@ __all__ = [
     "CredentialFile",
     "Credentials",
     "Docker",
+    "Jail",
     "Lifetime",
     "Limits",
     "Local",
@@ -36,6 +39,7 @@ __all__ = [
     "Slurm",
     "Ssh",
     "SshHost",
+    "Vercel",
     "dotenv",
     "environment",
     "given_duration",

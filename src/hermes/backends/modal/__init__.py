@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import re
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,11 +18,14 @@ import msgspec
 from hermes._tasks import settled
 from hermes.config import Config, Modal
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
+from hermes.usage import Size
 
 from .._cloud import _limiter
+from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from . import _snapshots as snapshots
 from ._channel import ModalChannel
+from ._prune import BORN, prune, tags
 
 if TYPE_CHECKING:
     from hermes.state import Store
@@ -81,8 +85,7 @@ class ModalBackend(Backend):
         self._settled: Modal | None = None
         self._box: Any = None
         self._connected: Connection | None = None
-        self._born = 0.0
-        self._keeping: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
     async def check(cls, config: Config) -> None:
@@ -142,8 +145,8 @@ class ModalBackend(Backend):
                 "network: off and modal.allow_domains or modal.allow_cidrs exclude each other; nothing was "
                 "started"
             )
-        if not 60 <= settings.lifetime <= MAX_LIFETIME:
-            raise ConfigError("modal.lifetime must be between a minute and 24 hours; nothing was started")
+        if not 1 <= settings.lifetime <= MAX_LIFETIME:
+            raise ConfigError("modal.lifetime can be 24 hours at the most; nothing was started")
         super().check_spec()
 
     def settings(self) -> dict[str, Any]:
@@ -188,10 +191,12 @@ class ModalBackend(Backend):
     # --- bringing it up
 
     async def _connect(self, modal: ModuleType) -> Connection:
-        if self._connected is None:
-            self._connected = await asyncio.to_thread(modal.connection, self._settings)
-        await self._connected.open()
-        return self._connected
+        found: Connection | None = self._connected
+        if found is None:
+            found = self._connected = await asyncio.to_thread(modal.connection, self._settings)
+        assert found is not None
+        await found.open()
+        return found
 
     @property
     def _name(self) -> str:
@@ -202,8 +207,12 @@ class ModalBackend(Backend):
         image = modal.modal.Image.from_registry(
             self._image, setup_dockerfile_commands=[f"RUN mkdir -p {WORKSPACE}"]
         )
-        self.progress(f"Modal prepares the image {self._image}")
-        await modal.call(image.build.aio(app), f"build the image {self._image}", BUILD_SECONDS)
+        loop = asyncio.get_running_loop()
+        slow = loop.call_later(2, lambda: self.progress(f"Modal builds the image {self._image}"))
+        try:
+            await modal.call(image.build.aio(app), f"build the image {self._image}", BUILD_SECONDS)
+        finally:
+            slow.cancel()
         return image
 
     async def create(self) -> dict[str, Any]:
@@ -221,7 +230,7 @@ class ModalBackend(Backend):
             image = modal.modal.Image.from_id(entry.snapshot, client=connection.client)
         else:
             image = await self._build(modal, connection, app)
-        await self._make(modal, connection, app, image)
+        await self._make(modal, connection, app, image, new=True)
         return self._locator
 
     @property
@@ -229,7 +238,9 @@ class ModalBackend(Backend):
         assert self._connected is not None
         return {"name": self._name, "app": self._settings.app, "server": self._connected.url}
 
-    async def _make(self, modal: ModuleType, connection: Connection, app: Any, image: Any) -> None:
+    async def _make(
+        self, modal: ModuleType, connection: Connection, app: Any, image: Any, *, new: bool = False
+    ) -> None:
         """Create the sandbox, when it is our turn. What a failure may have left is looked for and ended."""
         options = await asyncio.to_thread(self._options, connection, app, image)
         end = time.monotonic() + PATIENCE
@@ -250,12 +261,21 @@ class ModalBackend(Backend):
                 if not refused and not isinstance(error.__cause__, modal.AlreadyExistsError):
                     await settled(self._undo(modal, error))
                 raise
-        self._born = time.monotonic()
+        await note(self, "up", new=new, until=time.time() + self._settings.lifetime, size=self._size)
+
+    @property
+    def _size(self) -> Size:
+        """What is billed: more may be used than is asked for, and is billed then; how much is not known."""
+        limits, gpu = self.spec.limits, (self._settings.gpu or "").partition(":")
+        return Size(
+            cpus=min(0.125, limits.get("cpus", 0.125)),
+            memory=min(128 * MIB, limits.get("memory", 128 * MIB)),
+            gpu=gpu[0],
+            gpus=int(gpu[2] or 1) if gpu[0] else 0,
+        )
 
     def _options(self, connection: Connection, app: Any, image: Any) -> dict[str, Any]:
         """Return what the sandbox is created with. Blocks, for a moment."""
-        from ._prune import tags
-
         settings, limits = self._settings, self.spec.limits
         options: dict[str, Any] = {
             "app": app,
@@ -324,8 +344,12 @@ class ModalBackend(Backend):
             process = await modal.call(
                 box.exec.aio(*argv, text=False, workdir="/"), "start a process in the sandbox"
             )
-            if self._keeping is None or self._keeping.done():
-                self._keeping = asyncio.get_running_loop().create_task(self._stay(modal, box))
+            if not self._tasks:
+                loop = asyncio.get_running_loop()
+                for work in (self._stay(modal, box), self._outlive(modal, box)):
+                    task = loop.create_task(work)
+                    self._tasks.add(task)
+                    task.add_done_callback(self._tasks.discard)
             return process
 
         return ModalChannel(modal, start)
@@ -337,6 +361,32 @@ class ModalBackend(Backend):
         with contextlib.suppress(HermesError):
             work = box.exec.aio("python3", "-c", KEEPER, RUN, stdout=quiet, stderr=quiet, workdir="/")
             await modal.call(work, "start a process in the sandbox")
+
+    async def _outlive(self, modal: ModuleType, box: Any) -> None:
+        """Keep the files before the lifetime, which nothing can extend, is over."""
+        with contextlib.suppress(HermesError, ValueError):
+            marks = await modal.call(box.get_tags.aio(), "read the sandbox's tags")
+            life = self._settings.lifetime
+            margin = min(self._settings.snapshot_timeout + 60, life / 2)
+            await asyncio.sleep(float(marks.get(BORN, time.time())) + life - margin - time.time())
+            while self._box is box:
+                try:
+                    await self._keep(modal)
+                except Unreachable:
+                    await asyncio.sleep(5)
+                    continue
+                self.progress(f"'{self.spec.name}' ends within {margin:.0f} s: its files were kept until now")
+                return
+
+    def _let_be(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._tasks = set()
+
+    async def left(self) -> None:
+        self._let_be()
+        if self.spec.persistent and self._box is not None:
+            await self._keep(await sdk())
 
     def guest_python(self) -> Sequence[str]:
         return ("python3", "-I", "-S")
@@ -372,9 +422,9 @@ class ModalBackend(Backend):
         if self._box is None and not await self._running(modal, connection):
             return
         box, self._box = self._box, None
-        if self._keeping is not None:
-            self._keeping.cancel()
+        self._let_be()
         await modal.gone_is_fine(box.terminate.aio(wait=True), "end the sandbox", END_SECONDS)
+        await note(self, "down")
 
     async def destroy(self, *, keep_files: bool = False) -> None:
         modal = await sdk()
@@ -430,6 +480,10 @@ class ModalBackend(Backend):
             if not isinstance(error.__cause__, modal.NotFoundError):
                 raise
             await asyncio.to_thread(snapshots.forget, self.spec.id)
+            warnings.warn(
+                f"the files of '{self.spec.name}' are lost: Modal does not have their snapshot any more",
+                stacklevel=2,
+            )
             raise SandboxGone(
                 "Modal does not have the snapshot of the sandbox's files any more",
                 reason="its snapshot has expired or was deleted",
@@ -440,8 +494,6 @@ class ModalBackend(Backend):
 
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:
-        from ._prune import prune
-
         return await prune(await sdk(), config, store)
 
 

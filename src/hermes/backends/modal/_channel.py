@@ -26,7 +26,7 @@ class ModalChannel(CloudChannel):
     :param start: starts the process, and returns the SDK's object for it
     """
 
-    piece: ClassVar[int] = 256 << 10
+    piece: ClassVar[int] = 512 << 10
 
     def __init__(self, sdk: ModuleType, start: Callable[[], Awaitable[Any]]) -> None:
         super().__init__()

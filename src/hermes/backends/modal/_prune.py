@@ -18,9 +18,10 @@ from . import _snapshots as snapshots
 if TYPE_CHECKING:
     from ..base import Spec
 
-__all__ = ["prune", "tags"]
+__all__ = ["BORN", "prune", "tags"]
 
 LIST_SECONDS = 60.0
+BORN = "hermes-born"
 
 
 def _home_mark() -> str:
@@ -37,6 +38,7 @@ def tags(spec: Spec) -> dict[str, str]:
         "hermes-home": _home_mark(),
         "hermes-keep": "yes" if spec.keep else "no",
         "hermes-named": "yes" if spec.named else "no",
+        BORN: str(int(time.time())),
     }
 
 

@@ -71,6 +71,7 @@ def _change(change: Callable[[dict[str, Kept]], tuple[Kept | None, dict[str, Kep
     with Lock(Path(f"{path}.lock"), LOCK_SECONDS):
         before, after = change(known())
         draft = path.with_suffix(".new")
+        draft.unlink(missing_ok=True)  # one that a crash left may have any rights
         with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             file.write(msgspec.json.format(msgspec.json.encode(after)) + b"\n")
             file.flush()
