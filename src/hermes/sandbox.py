@@ -253,6 +253,7 @@ class Sandbox:
             seconds = place.idle_after or life.idle_stop
             self._idle = asyncio.create_task(suspend_when_idle(self, seconds))
         await asyncio.to_thread(self._store.touch, self._record)
+        self._travel = None
         await _travelling.bring(self)
 
     async def _awake(self) -> None:
