@@ -37,9 +37,10 @@ TABLE: dict[str, Entry] = {
     "podman": Entry("docker", "PodmanBackend"),
     "singularity": Entry("singularity", "SingularityBackend"),
     "ssh": Entry("ssh", "SshBackend"),
+    "daytona": Entry("daytona", "DaytonaBackend", "daytona"),
 }
 
-COMING = ("modal", "daytona", "vercel", "jail")
+COMING = ("modal", "vercel", "jail")
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}
