@@ -68,8 +68,8 @@ def test_a_state_store_that_cannot_be_read(cli: Cli) -> None:
 
 
 def test_what_is_not_built_yet_is_said_so(cli: Cli) -> None:
-    assert "modal: not built into this version yet\n" in cli.out("doctor")
-    assert cli("doctor", "--sandbox", "vercel").returncode == 125
+    assert "daytona: not built into this version yet\n" in cli.out("doctor")
+    assert cli("doctor", "--sandbox", "daytona").returncode == 125
 
 
 def test_deep_really_starts_it_and_leaves_nothing(cli: Cli) -> None:
