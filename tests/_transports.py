@@ -19,6 +19,7 @@ from hermes.backends._stream import in_thread
 from hermes.backends.base import Backend, ByteChannel, Capabilities, Encoding
 from hermes.backends.docker import DockerBackend
 from hermes.backends.docker._engine import engine_for
+from hermes.backends.jail import JailBackend
 from hermes.backends.local import LocalBackend
 from hermes.backends.singularity import SingularityBackend
 from hermes.backends.ssh import SshBackend
@@ -191,6 +192,28 @@ class DockerRunscBackend(DockerBackend):
     name: ClassVar[str] = "docker-runsc"
 
 
+class JailRelayBackend(JailBackend):
+    """A jail through a relay process, which is in namespaces of its own."""
+
+    name: ClassVar[str] = "jail-relay"
+
+    async def direct_channel(self, run_dir: str) -> ByteChannel | None:
+        return None
+
+
+class JailWheelBackend(JailBackend):
+    """A jail by the package's bubblewrap. Its options say so; the name is for the table of exceptions."""
+
+    name: ClassVar[str] = "jail-wheel"
+
+
+class JailLandlockBackend(JailBackend):
+    """A jail by Landlock alone, as its options say too; with its exceptions."""
+
+    name: ClassVar[str] = "jail-landlock"
+    _by_landlock = True
+
+
 class SingularityRelayBackend(SingularityBackend):
     """Singularity through a relay process in the instance, as where the socket's directory was lost."""
 
@@ -223,6 +246,9 @@ KINDS: dict[str, type[Backend]] = {
         DockerRelayBackend,
         DockerRemapBackend,
         DockerRunscBackend,
+        JailRelayBackend,
+        JailWheelBackend,
+        JailLandlockBackend,
         SingularityRelayBackend,
         SingularitySlurmBackend,
         SshFarBackend,

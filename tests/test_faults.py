@@ -19,7 +19,8 @@ import pytest
 from hermes import Sandbox
 from hermes.approval import Mode
 from hermes.config import Config, Lifetime, Local, Output
-from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone
+from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
+from hermes.state import Store
 from hermes.testing.tools import eventually, fails, gone, out, pids, stopwatch, tag
 
 MB = 1 << 20
@@ -94,6 +95,79 @@ async def test_named_sandbox_after_its_guest_was_killed() -> None:
         await again.destroy()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a client find out soon that its guest does not answer."""
+    for name, seconds in {"PING_EVERY": 0.1, "LATE": 0.5, "LATE_SILENCE": 0.4, "HELLO_TIMEOUT": 0.3}.items():
+        monkeypatch.setattr(f"hermes.channel.channel.{name}", seconds)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_time_limit_bounds_the_wait_for_a_guest_that_stopped() -> None:
+    """Only what is late is given up; the rest waits for the guest, which goes on as if nothing had been."""
+    async with local(reconnect_for=60.0) as box:
+        await box.run("x=kept")
+        patient = asyncio.create_task(box.run("echo $((n += 1))", session="other", timeout=50))
+        assert (await patient).text == "1\n"
+        os.kill(guest_pid(box), signal.SIGSTOP)
+        try:
+            patient = asyncio.create_task(box.run("echo $((n += 1))", session="other", timeout=50))
+            with fails("unreachable") as caught, stopwatch(8):
+                await box.run("echo ran >>ran; sleep 60", timeout=0.5)
+            assert "time limit has passed" in str(caught.error)
+            assert "SIGCONT" not in str(caught.error)
+            with fails("unreachable"), stopwatch(8):
+                await box.run("echo again >>ran", timeout=0.5)
+            assert not patient.done()
+        finally:
+            os.kill(guest_pid(box), signal.SIGCONT)
+        assert (await patient).text == "2\n"
+        with stopwatch(5):
+            assert await out(box, "echo $x") == "kept"
+        assert (await box.run("cat ran")).stdout.count(b"ran") <= 1
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_command_that_takes_long_after_its_time_is_no_stopped_guest() -> None:
+    """A session's queue may be long: the limit counts from when a command begins."""
+    async with local(reconnect_for=60.0) as box:
+        first = asyncio.create_task(box.run("sleep 3; echo first"))
+        await asyncio.sleep(0.1)
+        assert (await box.run("echo second", timeout=0.2)).text == "second\n"
+        assert (await first).text == "first\n"
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("ends", [False, True], ids=["goes-on", "is-killed"])
+async def test_a_sandbox_that_was_unreachable_is_used_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ends: bool
+) -> None:
+    monkeypatch.setattr("hermes.channel.channel.SILENCE", 0.5)
+    async with local(reconnect_for=0.5) as box:
+        await box.run("x=kept; cd /")
+        job = await box.start("echo begun; sleep 60")
+        pid = guest_pid(box)
+        os.kill(pid, signal.SIGSTOP)
+        for command in ("true", f"touch {tmp_path}/never"):  # the second was never sent
+            with fails("unreachable"), stopwatch(8):
+                await box.run(command)
+        if ends:
+            os.kill(pid, signal.SIGKILL)
+            await eventually(lambda: asyncio.to_thread(lambda: not os.path.exists(f"/proc/{pid}")))
+            for _ in range(2):
+                with fails("gone") as caught, stopwatch(5):
+                    await box.run("echo never")
+                assert not isinstance(caught.error, Unreachable)
+            return
+        os.kill(pid, signal.SIGCONT)
+        with stopwatch(5):
+            both = await asyncio.gather(box.run("echo $x; pwd"), box.run("echo side", session="side"))
+        assert [one.text for one in both] == ["kept\n/\n", "side\n"]
+        assert guest_pid(box) == pid
+        assert "begun" in (await job.output()).decode()
+        assert not await asyncio.to_thread((tmp_path / "never").exists)
+
+
 async def test_guest_that_stopped_answering(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frozen guest is found out, with a bound, and is not said to be gone: it may come back."""
     monkeypatch.setattr("hermes.channel.channel.PING_EVERY", 0.1)
@@ -165,8 +239,9 @@ def small_disk(hermes_home: Path) -> Iterator[Path]:
     """A file system of 2 MiB where local sandboxes keep their spill files."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         pytest.skip("only root can mount a small file system")
+    hermes_home.mkdir(0o700)
     path = hermes_home / "sandboxes"
-    path.mkdir(parents=True)
+    path.mkdir()
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", path], check=False).returncode:
         pytest.skip("this machine does not let us mount a tmpfs")
     yield path
@@ -338,7 +413,7 @@ async def test_unknown_backend() -> None:
 async def test_unusable_workspace(hermes_home: Path) -> None:
     with pytest.raises(BackendError, match="not a directory"):
         await local(workspace="/no/such/place").open()
-    assert await asyncio.to_thread(lambda: list(hermes_home.glob("state/sandboxes/*"))) == []
+    assert await asyncio.to_thread(lambda: Store().all()) == []
 
 
 async def test_interpreter_that_does_not_work(tmp_path: Path) -> None:

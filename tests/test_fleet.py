@@ -18,6 +18,7 @@ from hermes.fleet import Fleet, Summary, read_commands
 from hermes.fleet._arrays import Arrays
 from hermes.fleet._boxes import Boxes
 from hermes.fleet._journal import Array, Begun, Journal
+from hermes.state import Store
 
 
 class Crash(BaseException):
@@ -273,7 +274,7 @@ async def test_a_client_that_crashes(
     assert (summary.ok, summary.total, summary.troubles) == (3, 3, ())
     assert log(path) == ["aa", "bb", "cc"]
     assert [(one["id"], one["exit_code"]) for one in results(path)] == [("a", 4), ("b", 4), ("c", 4)]
-    assert not list((path.parent / "home" / "state" / "sandboxes").iterdir())
+    assert await asyncio.to_thread(Store(path.parent / "home").all) == []
 
 
 async def test_a_start_that_comes_late_runs_nothing_twice(

@@ -47,7 +47,7 @@ async def test_an_unnamed_sandbox_leaves_nothing(hermes_home: Path) -> None:
     assert not run_dir.exists()
     assert await records() == []
     kept = [path for path in hermes_home.rglob("*") if path.is_file() and path.parent.name != "cache"]
-    assert kept == []
+    assert kept == [hermes_home / "state" / "state.db"]
 
 
 async def test_a_named_sandbox_is_found_again_with_its_options() -> None:

@@ -1,4 +1,4 @@
-"""Suspending a place that nobody uses, where nothing but a client does it."""
+"""Places that are away: suspended, given up as unreachable, or stopped by a snapshot; and their return."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import time
 import warnings
 from typing import TYPE_CHECKING
 
-from .errors import HermesError
+from .errors import HermesError, SandboxGone, Unreachable
 
 if TYPE_CHECKING:
+    from .channel.channel import Channel
     from .sandbox import Sandbox
 
 CHECK_EVERY = 60.0  # seconds, while something runs
@@ -46,14 +47,53 @@ async def fall_asleep(box: Sandbox) -> None:
             raise
 
 
-async def awake(box: Sandbox) -> None:
-    """Wake a sandbox that was suspended for being idle."""
+async def come_back(box: Sandbox) -> None:
+    """Wake a sandbox that was suspended for being idle; attach again to one that was unreachable."""
     async with box._sleeping:
-        if not box._asleep:
+        lost = box._open_channel
+        if box._asleep:
+            began = time.monotonic()
+            await box.resume()
+            took = time.monotonic() - began
+        elif lost is not None and lost.unreachable:
+            await _attach_again(box, lost)
             return
-        await box.resume()
+        else:
+            return  # somebody else was here first
     if box._channel.guest.get("guest") != box._slept:
         warnings.warn(
-            f"'{box.name}' was switched off while nobody used it: its sessions begin anew",
+            f"'{box.name}' was switched off while nobody used it, and woken in {took:.1f} s: its sessions "
+            "begin anew",
             stacklevel=4,
         )
+
+
+async def _attach_again(box: Sandbox, lost: Channel) -> None:
+    """Attach to the guest that was known, over a new channel.
+
+    The one that was given up may still have commands on it whose callers were told that they failed.
+
+    :raises Unreachable: it does not answer yet; the next use tries again
+    :raises SandboxGone: another guest is there, or none
+    """
+    await box._let_go(lost)
+    try:
+        await box._attach(start=False, lost=lost)
+    except Unreachable:
+        raise
+    except SandboxGone as error:
+        lost.give_up(error.reason or str(error))
+        raise
+
+
+async def snapshot(box: Sandbox) -> str:
+    """Do as :meth:`Sandbox.snapshot`; where that ends what runs, attach anew."""
+    place = box._the_place()
+    if box._supply is not None:
+        await box._supply.withdraw()  # the next command has it put back
+    if not place.snapshot_ends:
+        return await place.snapshot()
+    await box._let_go(None)
+    ident = await place.snapshot()
+    await box._attach(start=True)
+    return ident

@@ -99,7 +99,7 @@ class Job:
             parts.append(reply.raw)
             offset = checked(reply.body.get("next"), int)
             n = None if n is None else n - len(reply.raw)
-        data, scrub = b"".join(parts), _scrub(self._sandbox)
+        data, scrub = b"".join(parts), self._scrub()
         if scrub:
             data = scrub.whole(data, cut=not ended)[0]
             data = scrub.rest(data)[0] if begun else data
@@ -108,10 +108,12 @@ class Job:
     async def follow(self, offset: int = 0) -> AsyncGenerator[bytes, None]:
         """Yield the output from *offset* as it comes, until the job has ended."""
         stream = self._attach(live=True, offset=offset)
-        scrub = _scrub(self._sandbox)
+        scrub = self._scrub()
         scrubbing = scrub.stream() if scrub else None
         try:
             async for _, data in stream:
+                if scrubbing and (scrub := self._scrub()):
+                    scrubbing.renew(scrub)
                 if passed := scrubbing.feed(data) if scrubbing else data:
                     yield passed
             await stream.reply()
@@ -146,7 +148,7 @@ class Job:
         try:
             async with asyncio.timeout(timeout):
                 box = self._sandbox
-                return await collect(box._channel, stream, box._config.output.limit, _scrub(box))
+                return await collect(box._channel, stream, box._config.output.limit, self._scrub())
         finally:
             stream.cancel()
 
@@ -172,6 +174,7 @@ class Job:
         args = {"task": self._task, "live": live, "input": input, "offsets": {"1": offset}}
         return self._sandbox._channel.open("attach", args)
 
-
-def _scrub(box: Sandbox) -> Scrub | None:
-    return None if box._supply is None else box._supply.scrub
+    def _scrub(self) -> Scrub | None:
+        """Return what takes secrets out, None where nothing is taken out."""
+        supply = self._sandbox._supply
+        return None if supply is None else supply.scrub

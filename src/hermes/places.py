@@ -22,7 +22,7 @@ from .state import SandboxRecord, Store, owner
 if TYPE_CHECKING:
     from .backends.base import Backend, Spec
 
-__all__ = ["Wanted", "find_or_create", "place_of", "remove"]
+__all__ = ["Wanted", "find_or_create", "forget", "place_of", "remove"]
 
 SWEEP_EVERY = 3600.0
 Origin = Literal["there", "new", "anew"]
@@ -254,4 +254,10 @@ async def remove(record: SandboxRecord, config: Config, store: Store) -> None:
         with contextlib.suppress(Unreachable):
             await place.find(record.locator)
         await place.destroy()
+        await asyncio.to_thread(store.remove, record)
+
+
+async def forget(record: SandboxRecord, store: Store) -> None:
+    """Remove a sandbox's record alone; what there is of the sandbox stays where it is."""
+    async with locked(store, record.backend, record.name):
         await asyncio.to_thread(store.remove, record)

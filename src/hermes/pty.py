@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from .errors import ConfigError
 from .session import text_bytes
 
 if TYPE_CHECKING:
+    from .credentials.scrub import Stream as SecretStream
     from .job import Job
 
 __all__ = ["KEYS", "Pty"]
+PAUSE = 0.05  # seconds of silence after which what is too short to tell a secret is let through
 
 KEYS = {
     "Enter": b"\r",
@@ -49,8 +54,14 @@ def key_bytes(key: str) -> bytes:
 class Pty:
     """A program on a terminal of its own. It goes on without a client until it is closed."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, redact: bool = True) -> None:
+        """Attach to a terminal.
+
+        :param redact: take secrets out of what is read; a person at a terminal sees all of it
+        """
         self._job = job
+        self._redact = redact
+        self._scrubbing: SecretStream | None = None
         self._stream = job._attach(live=True, input=True)
         self._chunks = self._stream.__aiter__()
         self._next: asyncio.Task[bytes] | None = None
@@ -63,16 +74,39 @@ class Pty:
     async def read(self, timeout: float | None = None) -> bytes:
         """Return what the terminal shows next; empty when the program has ended and all was read.
 
+        What may be the beginning of a secret is held back for a moment.
+
         :param timeout: seconds to wait
         :raises TimeoutError: nothing came; nothing is lost by it
         """
-        if self._next is None:
-            self._next = asyncio.create_task(self._take())
-        done, _ = await asyncio.wait({self._next}, timeout=timeout)
-        if not done:
-            raise TimeoutError(f"nothing came from the terminal within {timeout} s")
-        task, self._next = self._next, None
-        return task.result()
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            held = self._scrubbing is not None and self._scrubbing.waits
+            if self._next is None:
+                self._next = asyncio.create_task(self._take())
+            wait = PAUSE if held and (left is None or left > PAUSE) else left
+            done, _ = await asyncio.wait({self._next}, timeout=wait)
+            if not done:
+                if self._scrubbing is not None and (passed := self._scrubbing.pause()):
+                    return passed
+                raise TimeoutError(f"nothing came from the terminal within {timeout} s")
+            task, self._next = self._next, None
+            data = task.result()
+            passed = self._scrubbed(data)
+            if passed or not data:
+                return passed
+
+    def _scrubbed(self, data: bytes) -> bytes:
+        """Return a piece without secrets; at the end what was held back."""
+        scrub = self._job._scrub() if self._redact else None
+        if self._scrubbing is None and scrub:
+            self._scrubbing = scrub.stream()
+        if self._scrubbing is None:
+            return data
+        if scrub:
+            self._scrubbing.renew(scrub)
+        return self._scrubbing.feed(data) if data else self._scrubbing.end()
 
     async def _take(self) -> bytes:
         async for _, data in self._chunks:
@@ -85,12 +119,19 @@ class Pty:
             data = text_bytes(data, "the input")
         if self._job._typed is not None:
             await self._job._typed.approve(data)
-        await self._stream.send(data)
+        await self._send(data)
 
     async def _type(self, data: bytes) -> None:
         """Pass on keys of the person at our own terminal, of which only what is blocked is refused."""
         if self._job._typed is not None:
             await self._job._typed.forbid(data)
+        await self._send(data)
+
+    async def _send(self, data: bytes) -> None:
+        """Type bytes; at the end of a line a command may begin, which is to see what is fresh."""
+        if b"\r" in data or b"\n" in data:
+            with contextlib.suppress(ConfigError):  # what is not safe any more stays as it was
+                await self._job._sandbox._given(b"", {})
         await self._stream.send(data)
 
     async def send_keys(self, *keys: str) -> None:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
+from . import _travelling, auto, backends
 from . import approval as approvals
-from . import auto, backends
 from ._tasks import settled
 from .config import Config, Lifetime, given_duration, load, sudo_password
-from .errors import CommandError, HermesError, JobError, SandboxGone
+from .errors import HermesError, JobError, SandboxGone
 from .places import Origin, Wanted, find_or_create, locked
 from .session import (
     OnOutput,
@@ -27,6 +27,7 @@ from .session import (
     SessionInfo,
     Shell,
     Stdin,
+    call_args,
     command_bytes,
     run_command,
 )
@@ -41,15 +42,12 @@ if TYPE_CHECKING:
     from .files import Files
     from .job import Job, JobInfo
     from .pty import Pty
+    from .travel import Travel
     from .workspace import Workspace
 
 __all__ = ["Sandbox"]
 
 DEFAULT_SESSION = "default"
-LOCAL_BY_DEFAULT = (
-    "no sandbox is configured: commands run on this machine as your user, in your files, not isolated. "
-    "If that is meant, say Sandbox('local'), or: hermes config set sandbox local"
-)
 
 
 class Sandbox:
@@ -121,6 +119,7 @@ class Sandbox:
         self._password: str | None = None
         self._declared: Declared
         self._supply: Supply | None = None
+        self._travel: Travel | None = None
         self._idle: asyncio.Task[None] | None = None
         self._asleep = False  # suspended here since nobody used it; the next use wakes it
         self._slept: Any = None  # the guest that ran then
@@ -145,8 +144,6 @@ class Sandbox:
         if self.backend == "auto":
             self.backend, why = await auto.resolve(self._config)
             await asyncio.to_thread(self._store.pin, self.backend, why)
-            if self.backend == "local":
-                warnings.warn(f"{LOCAL_BY_DEFAULT} ({why})", stacklevel=2)
         await asyncio.to_thread(backends.load, self.backend)  # imports it
         store, config = self._store, self._config
         async with locked(store, self.backend, self.name):
@@ -175,7 +172,8 @@ class Sandbox:
         self._settled = config = self._settled or load()
         self._password = sudo_password()
         self._declared = supply.check(config.credentials)
-        for line in supply.mend():
+        self._folders = _travelling.check(config)
+        for line in (*supply.mend(), *supply.root_told()):
             warnings.warn(line, stacklevel=2)
         self._here = os.getcwd()
         self._store = Store()
@@ -210,29 +208,25 @@ class Sandbox:
             progress=self._on_progress,
         )
 
-    async def _attach(self, *, start: bool) -> None:
+    async def _attach(self, *, start: bool, lost: Channel | None = None) -> None:
         from .channel.channel import Channel
         from .credentials import supply
 
         place = self._place
         assert place is not None and self._record is not None
         dirs = place.guest_dirs()
-        lifetime = self._life
-        settings = {
-            "idle": lifetime.idle_guest,
-            "detached": lifetime.detached,
-            "quota": self._config.output.spill_quota,
-        }
+        life, quota = self._life, self._config.output.spill_quota
+        settings = {"idle": life.idle_guest, "detached": life.detached, "quota": quota}
         self.cwd = self.cwd or place.workspace()
         options = {"id": self.id, "run_dir": dirs.run_dir, "state_dir": dirs.state_dir, **settings}
         options["limited"] = "memory" in place.capabilities.limits
         options.update(await asyncio.to_thread(place.guest_options))
         if self.cwd:
             options["cwd"] = self.cwd
-        patience = place.reconnect_for if self._reconnect_for is None else self._reconnect_for
+        wait = place.reconnect_for if self._reconnect_for is None else self._reconnect_for
         # Where commands are judged, the first of them needs to know.
         session = DEFAULT_SESSION if place.capabilities.judged else None
-        channel = Channel(place, options, reconnect_for=patience, hello=settings, session=session)
+        channel = Channel(place, options, reconnect_for=wait, hello=settings, session=session, after=lost)
         try:
             await channel.open_connection(start=start)
         except BaseException:
@@ -253,18 +247,21 @@ class Sandbox:
             self._base["base_env"] = base_env
         self._asleep = False
         channel.used = time.monotonic()
-        if place.stopped_by_client and self._life.idle_stop:
+        if place.stopped_by_client and life.idle_stop:
             from ._idle import suspend_when_idle
 
-            self._idle = asyncio.create_task(suspend_when_idle(self, self._life.idle_stop))
+            seconds = place.idle_after or life.idle_stop
+            self._idle = asyncio.create_task(suspend_when_idle(self, seconds))
         await asyncio.to_thread(self._store.touch, self._record)
+        self._travel = None
+        await _travelling.bring(self)
 
     async def _awake(self) -> None:
-        """Wake the place if it was suspended for being idle."""
-        if self._asleep:
-            from ._idle import awake
+        """Wake the place if it was suspended for being idle; attach again when it was given up."""
+        if self._asleep or (self._open_channel is not None and self._open_channel.unreachable):
+            from ._idle import come_back
 
-            await awake(self)
+            await come_back(self)
 
     def _new_gate(self, place: Backend, home: str | None = None) -> Gate | None:
         settings = self._config.approvals
@@ -296,17 +293,27 @@ class Sandbox:
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
+        place = self._place if self.named and self._open_channel is not None else None
+        await self._let_go(None)
+        if place is not None:
+            try:
+                await place.left()
+            except HermesError as error:
+                warnings.warn(f"'{self.name}' was left, but not all was kept: {error}", stacklevel=2)
+
+    async def _let_go(self, then: Channel | None) -> None:
+        """Close the channel; *then* is the one until the next."""
         idle, self._idle = self._idle, None
         if idle is None or idle is not asyncio.current_task():
             self._asleep = False
             if idle is not None:
                 idle.cancel()
-        channel, self._open_channel = self._open_channel, None
+        channel, self._open_channel = self._open_channel, then
         if self._gate is not None:
             self._gate.forget_all()
             if self._gate.password is not None:
                 self._gate.password.close()
-        self._supply = None
+        self._supply = self._travel = None
         self._sessions.clear()  # the next guest may be another one, which knows none of them
         if channel is not None:
             await channel.close()
@@ -317,7 +324,7 @@ class Sandbox:
         if channel is not None:
             with contextlib.suppress(HermesError, TimeoutError):
                 await channel.call("shutdown", {"remove": True}, timeout=5.0)
-        await self.close()
+        await self._let_go(None)
         place, self._place = self._place, None
         if place is not None:
             await place.destroy()
@@ -365,8 +372,7 @@ class Sandbox:
         :raises CommandError: it could not be started as asked
         :raises SandboxGone: the sandbox ended; the command is not run again
         """
-        if self._asleep:
-            await self._awake()
+        await self._awake()
         name = session or DEFAULT_SESSION
         first = name not in self._sessions
         options = RunOptions(
@@ -405,35 +411,36 @@ class Sandbox:
             "session": session,
             "command_size": len(raw),
         }
-        tries = 0
-        while True:
-            tries += 1
-            ticket = await self._leave("run", raw, session=session, options=options)
-            sent, result = dict(args), None
-            if ticket is not None:
-                sent |= ticket.args
-            try:
-                sent |= await self._given(raw, args)
-                result = await run_command(
-                    self._channel,
-                    sent,
-                    raw,
-                    limit=args["limit"],
-                    stdin=options.get("stdin"),
-                    on_output=options.get("on_output"),
-                    on_stderr=options.get("on_stderr"),
-                    on_sent=ticket.sent if ticket is not None else None,
-                    scrub=self._supply.scrub if self._supply is not None else None,
-                )
-                return result
-            except HermesError as error:
-                await self._again(error, session, tries)
+        async with self._channel.bounded(args.get("timeout")):
+            tries = 0
+            while True:
+                tries += 1
+                ticket = await self._leave("run", raw, session=session, options=options)
+                sent, result = dict(args), None
                 if ticket is not None:
-                    ticket.void()
-            finally:
-                if ticket is not None:
-                    well = result is not None and result.exit_code == 0
-                    ticket.ended(result.cwd if result is not None else None, well=well)
+                    sent |= ticket.args
+                try:
+                    sent |= await self._given(raw, args)
+                    result = await run_command(
+                        self._channel,
+                        sent,
+                        raw,
+                        limit=args["limit"],
+                        stdin=options.get("stdin"),
+                        on_output=options.get("on_output"),
+                        on_stderr=options.get("on_stderr"),
+                        on_sent=ticket.sent if ticket is not None else None,
+                        scrub=self._supply.scrub if self._supply is not None else None,
+                    )
+                    return result
+                except HermesError as error:
+                    await self._again(error, session, tries)
+                    if ticket is not None:
+                        ticket.void()
+                finally:
+                    if ticket is not None:
+                        well = result is not None and result.exit_code == 0
+                        ticket.ended(result.cwd if result is not None else None, well=well)
 
     async def _leave(
         self,
@@ -466,6 +473,7 @@ class Sandbox:
 
     async def _given(self, raw: bytes, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a command is told of credentials, which are as fresh inside as here then."""
+        await _travelling.bring(self)
         return {} if self._supply is None else await self._supply.for_command(raw, args.get("env"))
 
     async def _again(self, error: HermesError, session: str | None, tries: int) -> None:
@@ -485,30 +493,8 @@ class Sandbox:
         max_output: int | None,
     ) -> dict[str, Any]:
         limit = self._config.output.limit if max_output is None else max_output
-        if limit < 0:
-            raise CommandError(f"max_output is {limit}; it has to be 0 or more", code="command_invalid")
-        if timeout is None:
-            timeout = self._timeout
-        elif not timeout >= 0:  # NaN too
-            raise CommandError(
-                f"timeout is {timeout}; it has to be 0 or more seconds", code="command_invalid"
-            )
-        args: dict[str, Any] = {"limit": limit}
-        if timeout is not None:
-            args["timeout"] = timeout
-        if env:
-            for key, value in env.items():
-                if not (isinstance(key, str) and isinstance(value, str)):
-                    raise CommandError(
-                        f"the environment variable {key!r} is set to {value!r}; both have to be text",
-                        code="env_invalid",
-                    )
-            args["env"] = dict(env)
-        if cwd is not None:
-            args["cwd"] = os.fspath(cwd)
-        if merge_stderr:
-            args["merge"] = True
-        return args
+        timeout = self._timeout if timeout is None else timeout
+        return call_args(limit, timeout, env, cwd, merge=merge_stderr)
 
     def _typed(self, reader: str, *, tty: bool, cwd: str | None) -> Typed | None:
         """Return what the input of a program has to pass; None where nothing is judged."""
@@ -607,9 +593,11 @@ class Sandbox:
         cwd: str | None = None,
         env: Mapping[str, str] | None = None,
         term: str = "xterm-256color",
+        redact: bool = True,
     ) -> Pty:
         """Start a program on a terminal, an interactive shell by default.
 
+        :param redact: take secrets out of what is read from it, as ``credentials.redact`` says
         :raises Refused: approval said no
         """
         from .channel.channel import checked
@@ -628,9 +616,8 @@ class Sandbox:
             await self._again(error, None, 1)
             reply = await self._channel.call("start", self._base | args | await self._given(raw, args), raw)
         text = raw.decode("utf-8", "surrogateescape")
-        return Pty(
-            Job(self, checked(reply.body.get("id"), int), text, tty=True, cwd=_text(reply.body.get("cwd")))
-        )
+        ident, at = checked(reply.body.get("id"), int), _text(reply.body.get("cwd"))
+        return Pty(Job(self, ident, text, tty=True, cwd=at), redact=redact)
 
     async def jobs(self) -> list[JobInfo]:
         """Return every command that runs or may be asked for, and every process left in the background."""
@@ -694,6 +681,11 @@ class Sandbox:
             await self._gate.check(self._gate.request("write", path))
 
     @property
+    def travel(self) -> Travel:
+        """The copies of skills and dotfiles inside: what changed there, and taking it over."""
+        return _travelling.of(self)
+
+    @property
     def workspace(self) -> Workspace:
         """The workspace where it is a copy of a directory here: what changed, and taking it over."""
         from .workspace import Workspace
@@ -732,7 +724,7 @@ class Sandbox:
         if self._supply is not None:
             await self._supply.withdraw()
         await place.suspend()
-        await self.close()
+        await self._let_go(None)
 
     async def resume(self) -> None:
         """Start the place again and attach to it.
@@ -744,13 +736,13 @@ class Sandbox:
             await self._attach(start=True)
 
     async def snapshot(self) -> str:
-        """Keep the state of the place's files and return the snapshot's id.
+        """Keep the state of the place's files and return the snapshot's id. On some places what runs ends.
 
         :raises UnsupportedError: this place cannot
         """
-        if self._supply is not None:
-            await self._supply.withdraw()  # the next command has it put back
-        return await self._the_place().snapshot()
+        from ._idle import snapshot
+
+        return await snapshot(self)
 
     def describe(self) -> dict[str, Any]:
         """Return the facts of this sandbox as plain values: isolation, limits, what is verified and so on."""

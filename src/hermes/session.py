@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import shlex
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,6 +38,37 @@ class RunOptions(TypedDict, total=False):
     on_output: OnOutput | None
     on_stderr: OnOutput | None
     max_output: int | None
+
+
+def call_args(
+    limit: int, timeout: float | None, env: Mapping[str, str] | None, cwd: str | None, *, merge: bool
+) -> dict[str, Any]:
+    """Return what a call that runs a command says of it.
+
+    :raises CommandError: one of them makes no sense
+    """
+    if limit < 0:
+        raise CommandError(f"max_output is {limit}; it has to be 0 or more", code="command_invalid")
+    args: dict[str, Any] = {"limit": limit}
+    if timeout is not None:
+        if not timeout >= 0:  # NaN too
+            raise CommandError(
+                f"timeout is {timeout}; it has to be 0 or more seconds", code="command_invalid"
+            )
+        args["timeout"] = timeout
+    if env:
+        for key, value in env.items():
+            if not (isinstance(key, str) and isinstance(value, str)):
+                raise CommandError(
+                    f"the environment variable {key!r} is set to {value!r}; both have to be text",
+                    code="env_invalid",
+                )
+        args["env"] = dict(env)
+    if cwd is not None:
+        args["cwd"] = os.fspath(cwd)
+    if merge:
+        args["merge"] = True
+    return args
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,33 +1,38 @@
-"""The state store: which sandboxes this user has, in files that other processes read too.
+"""The state store: which sandboxes this user has, in a file that other processes read and write too.
 
-Everything is under ``state/`` in hermes's home, in directories of mode 0700 and files of mode 0600. A record
-is replaced whole or not at all. What cannot be read is reported and left alone, since it may be the only
-trace of a sandbox that still runs. All methods block; async callers use a thread.
+It is ``state/state.db`` in hermes's home, of mode 0600 in a directory of mode 0700. What cannot be read is
+reported and left alone, since it may be the only trace of a sandbox that still runs. All methods block; async
+callers use a thread.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import math
 import os
 import re
 import socket
-import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from ._lock import Lock
 from .config import home as default_home
-from .config import make_private
 from .errors import ConfigError, HermesError
 
-__all__ = ["Lock", "SandboxRecord", "Store", "check_name", "owner", "owner_state"]
+if TYPE_CHECKING:
+    from sqlite3 import Connection
 
-_MAX_RECORD = 1 << 20
-_MAX_MANIFEST = 1 << 28
+    from ._database import Database
+
+__all__ = ["Lock", "Note", "SandboxRecord", "Store", "check_name", "owner", "owner_state"]
+
+TOUCH_EVERY = 60.0  # seconds; to the minute is enough, and each change has to reach the disk
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 
 
@@ -72,6 +77,15 @@ def check_name(name: str, what: str = "sandbox name") -> str:
             hint="Use up to 63 letters, digits, '.', '_' and '-', beginning with a letter or a digit.",
         )
     return name
+
+
+def check_names(backend: str, name: str) -> None:
+    """Refuse what cannot be the names of a backend and a sandbox.
+
+    :raises ConfigError: see :func:`check_name`
+    """
+    check_name(backend, "backend name")
+    check_name(name)
 
 
 def owner() -> tuple[int, str]:
@@ -127,250 +141,192 @@ def _started(pid: int) -> str:
 
 
 class Store:
-    """The records of one hermes home. Making one does no I/O; reading creates nothing."""
+    """The records of one hermes home. Making one does no I/O; reading creates nothing.
+
+    Whatever reads or writes raises HermesError with the code ``state_unreadable``, ``state_unwritable``,
+    ``state_busy`` or ``state_newer``; what is kept is then as it was.
+    """
 
     def __init__(self, home: Path | None = None) -> None:
         self._root = (home or default_home()) / "state"
-        self._records = self._root / "sandboxes"
         self._locks = self._root / "locks"
-        self._copies = self._root / "workspaces"
-        self._pin = self._root / "auto.json"
+
+    @functools.cached_property
+    def _file(self) -> Database:
+        from ._database import Database  # sqlite3 takes a while to load
+
+        return Database(self._root)
 
     def get(self, backend: str, name: str) -> SandboxRecord | None:
         """Return the record of a sandbox, or None when there is none.
 
-        :raises HermesError: code ``state_unreadable``; there is one, but it cannot be read or makes no sense
+        :raises HermesError: code ``state_unreadable`` also when there is one that makes no sense
         """
-        return self._read(self._file(backend, name), backend, name)
+        check_names(backend, name)
+        with self._file.reading() as db:
+            return self._get(db, backend, name)
+
+    def _get(self, db: Connection, backend: str, name: str) -> SandboxRecord | None:
+        query = "SELECT record, last_used FROM sandboxes WHERE backend = ? AND name = ?"
+        row = db.execute(query, (backend, name)).fetchone()
+        return self._decoded(backend, name, *row) if row is not None else None
 
     def all(self, problems: list[str] | None = None) -> list[SandboxRecord]:
         """Return every readable record, sorted by backend and name.
 
-        :param problems: gets one sentence for each file that cannot be read; the files stay
+        :param problems: gets one sentence for each record that cannot be read; it stays
         """
-        try:
-            files = sorted(os.listdir(self._records))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise _failed("read", self._records, error) from error
         found = []
-        for entry in files:
-            if entry.startswith(".") or not entry.endswith(".json"):
-                continue
-            backend, _, name = entry[: -len(".json")].partition("@")
-            try:
-                record = self._read(self._records / entry, backend, name)
-            except HermesError as error:
-                if problems is not None:
-                    problems.append(error.message)
-            else:
-                if record is not None:
-                    found.append(record)
+        wrong = []
+        with self._file.reading() as db:
+            for row in db.execute("SELECT * FROM sandboxes ORDER BY backend, name"):
+                try:
+                    found.append(self._decoded(*row))
+                except HermesError as error:
+                    wrong.append(error.message)
+        if problems is not None:
+            problems += wrong
+            problems += [
+                f"{path}, the record of an earlier hermes, cannot be used; it was left as it is"
+                for path in self._file.left()
+            ]
         return found
 
-    def put(self, record: SandboxRecord) -> None:
-        """Write a record, in place of any earlier one of that backend and name.
-
-        :raises HermesError: code ``state_unwritable``; the earlier record, if any, is as it was
-        """
-        self._write(self._file(record.backend, record.name), msgspec.json.encode(record))
-
-    def due(self, what: str, every: float) -> bool:
-        """Return whether so many seconds have passed since this last said yes; the first time counts as one.
-
-        :raises HermesError: code ``state_unwritable``
-        """
-        path = self._root / what
+    def _decoded(self, backend: str, name: str, content: str | bytes, last_used: float) -> SandboxRecord:
         try:
-            age = time.time() - path.stat().st_mtime
-        except FileNotFoundError:
-            age = 0.0
-            self._write(path, b"")
-        except OSError as error:
-            raise _failed("read", path, error) from error
-        if 0 <= age <= every:
-            return False
-        with contextlib.suppress(OSError):
-            os.utime(path)
-        return True
+            record = msgspec.json.decode(content, type=SandboxRecord)
+            wrong = f"it describes {record.backend} {record.name!r}"
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            record, wrong = None, str(error)
+        if record is None or (record.backend, record.name) != (backend, name):
+            raise HermesError(
+                f"the record of the {backend} sandbox '{name}' in {self._file.path} cannot be used: {wrong}; "
+                "it was left as it is",
+                code="state_unreadable",
+                hint="It may be the only trace of a sandbox that runs. Once that is gone: "
+                f"sqlite3 {self._file.path} "
+                f"\"DELETE FROM sandboxes WHERE backend = '{backend}' AND name = '{name}'\"",
+                context={"path": str(self._file.path)},
+            )
+        record.last_used = max(record.last_used, last_used)
+        return record
+
+    def put(self, record: SandboxRecord) -> None:
+        """Write a record, in place of any earlier one of that backend and name."""
+        check_names(record.backend, record.name)
+        row = (record.backend, record.name, msgspec.json.encode(record).decode(), record.last_used)
+        with self._file.writing() as db:
+            db.execute("INSERT OR REPLACE INTO sandboxes VALUES (?, ?, ?, ?)", row)
 
     def touch(self, record: SandboxRecord) -> None:
-        """Note that a sandbox is in use now. Cheap, and nothing when its record is gone."""
-        record.last_used = time.time()
-        with contextlib.suppress(OSError):
-            os.utime(self._file(record.backend, record.name), (record.last_used, record.last_used))
+        """Note that a sandbox is in use now, to the minute. Nothing when its record is gone."""
+        now = time.time()
+        if 0 <= now - record.last_used < TOUCH_EVERY:
+            return
+        record.last_used = now
+        row = (now, record.backend, record.name)
+        with contextlib.suppress(HermesError), self._file.writing(make=False, lasting=False) as db:
+            db.execute("UPDATE sandboxes SET last_used = ? WHERE backend = ? AND name = ?", row)
 
     def remove(self, record: SandboxRecord) -> None:
         """Remove a record, unless another sandbox has taken its name since. Does nothing when it is gone."""
-        path = self._file(record.backend, record.name)
-        if not self._records.is_dir():
-            return
-        with self._writing():
-            current = self._read(path, record.backend, record.name)
+        key = (record.backend, record.name)
+        with self._file.writing(make=False) as db:
+            current = self._get(db, *key)
             if current is not None and current.id == record.id:
-                try:
-                    os.unlink(path)
-                except OSError as error:
-                    raise _failed("remove", path, error) from error
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._manifest(record.id))
+                db.execute("DELETE FROM sandboxes WHERE backend = ? AND name = ?", key)
+            db.execute("DELETE FROM manifests WHERE sandbox = ?", (record.id,))
 
     def put_manifest(self, ident: str, data: bytes) -> None:
         """Keep what was copied into the sandbox of that id."""
-        self._write(self._manifest(ident), data)
+        with self._file.writing() as db:
+            db.execute("INSERT OR REPLACE INTO manifests VALUES (?, ?)", (ident, data))
 
     def manifest(self, ident: str) -> bytes | None:
         """Return what was copied into the sandbox of that id, None when that is not known."""
-        found = self._load(self._manifest(ident), _MAX_MANIFEST)
-        return found[0] if found is not None else None
-
-    def _manifest(self, ident: str) -> Path:
-        return self._copies / f"{check_name(ident, 'sandbox id')}.json"
+        with self._file.reading() as db:
+            row = db.execute("SELECT content FROM manifests WHERE sandbox = ?", (ident,)).fetchone()
+            return bytes(row[0]) if row is not None else None
 
     def lock(self, backend: str, name: str, timeout: float = 60.0) -> Lock:
         """Return the lock under which a sandbox of that name is made, attached to for the first time, or
         removed.
 
+        It is held for as long as that takes, which is too long for a transaction.
+
         :param timeout: how long ``acquire`` waits, in seconds
         """
-        self._prepare(self._locks)
-        return Lock(self._locks / (self._file(backend, name).stem + ".lock"), timeout)
+        check_names(backend, name)
+        self._file.prepare(self._locks)
+        # Neither part can hold '@' or '/', so the file's name says both without doubt.
+        return Lock(self._locks / f"{backend}@{name}.lock", timeout)
+
+    def due(self, what: str, every: float) -> bool:
+        """Return whether so many seconds have passed since it last said yes, or was first asked."""
+        now = time.time()
+        with self.changing(what) as note:
+            try:
+                age = now - float(note.content or "nan")
+            except ValueError:
+                age = math.nan
+            if 0 <= age <= every:
+                return False
+            note.content = str(now)
+        return not math.isnan(age)
 
     def pin(self, backend: str, reason: str = "") -> None:
         """Settle what ``auto`` stands for from now on."""
-        self._write(self._pin, msgspec.json.encode(_Pin(backend=backend, pinned=time.time(), reason=reason)))
+        pin = _Pin(backend=backend, pinned=time.time(), reason=reason)
+        with self.changing("auto") as note:
+            note.content = msgspec.json.encode(pin).decode()
 
     def pinned(self) -> str | None:
         """Return the backend that ``auto`` stands for, or None when that was never settled.
 
-        :raises HermesError: code ``state_unreadable``; it was settled, but cannot be read
+        :raises HermesError: code ``state_unreadable`` also when it was settled, but makes no sense
         """
-        data = self._load(self._pin)
-        if data is None:
+        content = self.note("auto")
+        if content is None:
             return None
         try:
-            return msgspec.json.decode(data[0], type=_Pin).backend
+            backend = msgspec.json.decode(content, type=_Pin).backend
+            return None if backend == "local" else backend  # an earlier version's; auto is never that now
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _unreadable(self._pin, str(error)) from error
+            raise HermesError(
+                f"what auto stands for, in {self._file.path}, cannot be used: {error}; it was left as it is",
+                code="state_unreadable",
+                hint="'hermes setup' settles it anew.",
+                context={"path": str(self._file.path)},
+            ) from error
 
     def unpin(self) -> None:
         """Let ``auto`` be settled anew. Does nothing when it was not."""
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._pin)
+        with self._file.writing(make=False) as db:
+            db.execute("DELETE FROM notes WHERE what = 'auto'")
 
-    def _file(self, backend: str, name: str) -> Path:
-        # Neither part can hold '@' or '/', so the file's name says both without doubt.
-        return self._records / f"{check_name(backend, 'backend name')}@{check_name(name)}.json"
-
-    def _read(self, path: Path, backend: str, name: str) -> SandboxRecord | None:
-        data = self._load(path)
-        if data is None:
-            return None
-        try:
-            record = msgspec.json.decode(data[0], type=SandboxRecord)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _unreadable(path, str(error)) from error
-        if (record.backend, record.name) != (backend, name):
-            raise _unreadable(path, f"it describes {record.backend} {record.name!r}")
-        record.last_used = max(record.last_used, data[1])
-        return record
-
-    def _load(self, path: Path, most: int = _MAX_RECORD) -> tuple[bytes, float] | None:
-        """Return a file's bytes and the time it was last changed, or None when there is no such file."""
-        try:
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise _unreadable(path, error.strerror or str(error)) from error
-        try:
-            facts = os.fstat(fd)
-            if not stat.S_ISREG(facts.st_mode):
-                raise _unreadable(path, "it is not a file")
-            if facts.st_uid != os.geteuid():
-                raise _unreadable(path, f"it belongs to user {facts.st_uid}")
-            if facts.st_size > most:
-                raise _unreadable(path, f"it has {facts.st_size} bytes")
-            if facts.st_mode & 0o077:
-                os.fchmod(fd, 0o600)
-            with open(fd, "rb", closefd=False) as file:
-                return file.read(most + 1), facts.st_mtime
-        except OSError as error:
-            raise _unreadable(path, error.strerror or str(error)) from error
-        finally:
-            os.close(fd)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        self._prepare(path.parent)
-        with self._writing():
-            # One name for all, under the lock: a writer that was killed leaves one file, which the next one
-            # takes.
-            draft = path.parent / ".draft"
-            try:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(draft)
-                fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-                with open(fd, "wb") as file:
-                    os.fchmod(fd, 0o600)
-                    file.write(data)
-                    file.flush()
-                    os.fsync(fd)
-                os.replace(draft, path)
-                self._sync(path.parent)
-            except OSError as error:
-                with contextlib.suppress(OSError):
-                    os.unlink(draft)
-                raise _failed("write", path, error) from error
+    def note(self, what: str) -> str | bytes | None:
+        """Return what was noted under a name, None when nothing was."""
+        with self._file.reading() as db:
+            return _note(db, what)
 
     @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        self._prepare(self._root)
-        with Lock(self._root / ".write.lock", timeout=10.0):
-            yield
-
-    def _prepare(self, directory: Path) -> None:
-        """Make a directory of the store, and see to it that only this user can look into it."""
-        try:
-            # Home itself may be shared with another program: it is made private, but not changed when it
-            # exists.
-            make_private(self._root.parent)
-            for part in (self._root, directory) if directory != self._root else (self._root,):
-                part.mkdir(mode=0o700, exist_ok=True)
-                facts = part.stat()
-                if facts.st_uid != os.geteuid():
-                    raise HermesError(
-                        f"{part} belongs to user {facts.st_uid}, not to you; nothing was written there",
-                        code="state_unsafe",
-                        hint="Remove it, or set HERMES_HOME to a directory of your own.",
-                    )
-                if stat.S_IMODE(facts.st_mode) != 0o700:
-                    part.chmod(0o700)
-        except OSError as error:
-            raise _failed("make", directory, error) from error
-
-    @staticmethod
-    def _sync(directory: Path) -> None:
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+    def changing(self, what: str) -> Iterator[Note]:
+        """Give what is noted under a name, to be changed while nobody else changes it."""
+        with self._file.writing() as db:
+            note = Note(_note(db, what))
+            before = note.content
+            yield note
+            if note.content != before:
+                db.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (what, note.content))
 
 
-def _failed(what: str, path: Path, error: OSError) -> HermesError:
-    return HermesError(
-        f"cannot {what} {path}: {error.strerror or error}; the record there, if any, is as it was",
-        code="state_unwritable" if what != "read" else "state_unreadable",
-        hint="Check the space and the permissions there, or set HERMES_HOME to another directory.",
-        context={"path": str(path)},
-    )
+class Note(msgspec.Struct):
+    """What is kept under a name; bytes when it is no text, which only a file that was damaged has."""
+
+    content: str | bytes | None
 
 
-def _unreadable(path: Path, why: str) -> HermesError:
-    return HermesError(
-        f"{path} cannot be used: {why}; it was left as it is",
-        code="state_unreadable",
-        hint="It may be the only trace of a running sandbox: repair it, or remove it once that is gone.",
-        context={"path": str(path)},
-    )
+def _note(db: Connection, what: str) -> str | bytes | None:
+    row = db.execute("SELECT content FROM notes WHERE what = ?", (what,)).fetchone()
+    content: str | bytes | None = row[0] if row is not None else None
+    return content

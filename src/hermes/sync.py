@@ -6,16 +6,16 @@ Callbacks such as ``on_output`` run in the thread that does the work.
 from __future__ import annotations
 
 import functools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
 
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
-from . import files, job, pty, sandbox, session, workspace
+from . import files, job, pty, sandbox, session, travel, workspace
 
-__all__ = ["Files", "Job", "Pty", "Result", "Sandbox", "Shell", "Spill", "Workspace"]
+__all__ = ["Files", "Job", "Pty", "Result", "Sandbox", "Shell", "Spill", "Travel", "Workspace"]
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -52,6 +52,18 @@ def _giving(
         return make(self._portal.call(functools.partial(method, self._inner, *args, **kwargs)), self._portal)
 
     return call
+
+
+def _each(found: AsyncGenerator[R, None], portal: BlockingPortal) -> Iterator[R]:
+    """Yield what an async generator does, and close it at the end."""
+    try:
+        while True:
+            try:
+                yield portal.call(found.__anext__)
+            except StopAsyncIteration:
+                return
+    finally:
+        portal.call(found.aclose)
 
 
 class Spill(_Facade[session.Spill]):
@@ -144,15 +156,7 @@ class Job(_Facade[job.Job]):
 
     def follow(self, offset: int = 0) -> Iterator[bytes]:
         """Yield the output from *offset* as it comes, until the job has ended."""
-        chunks = self._inner.follow(offset)
-        try:
-            while True:
-                try:
-                    yield self._portal.call(chunks.__anext__)
-                except StopAsyncIteration:
-                    return
-        finally:
-            self._portal.call(chunks.aclose)
+        return _each(self._inner.follow(offset), self._portal)
 
 
 class Pty(_Facade[pty.Pty]):
@@ -210,6 +214,16 @@ class Workspace(_Facade[workspace.Workspace]):
     diff = _blocking(workspace.Workspace.diff)
     pull = _blocking(workspace.Workspace.pull)
     push = _blocking(workspace.Workspace.push)
+
+
+class Travel(_Facade[travel.Travel]):
+    """See :class:`hermes.travel.Travel`."""
+
+    pull = _blocking(travel.Travel.pull)
+
+    def diffs(self, *paths: str) -> Iterator[tuple[workspace.Change, str]]:
+        """Yield what changed inside, each with its text; see :meth:`hermes.travel.Travel.diffs`."""
+        return _each(self._inner.diffs(*paths), self._portal)
 
 
 class Sandbox(_Facade[sandbox.Sandbox]):
@@ -275,6 +289,11 @@ class Sandbox(_Facade[sandbox.Sandbox]):
     def workspace(self) -> Workspace:
         """The workspace where it is a copy of a directory here."""
         return Workspace(self._inner.workspace, self._portal)
+
+    @property
+    def travel(self) -> Travel:
+        """The copies of skills and dotfiles inside."""
+        return Travel(self._inner.travel, self._portal)
 
     run = _giving(Result.of, sandbox.Sandbox.run)
     exec = _giving(Result.of, sandbox.Sandbox.exec)

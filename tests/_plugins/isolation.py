@@ -25,6 +25,7 @@ def hermes_home(request: pytest.FixtureRequest) -> Iterator[Path]:
             if name.startswith(("HERMES_", "TERMINAL_")) and name not in KEPT:
                 patch.delenv(name)
         patch.setenv("HERMES_HOME", str(home))
+        patch.setenv("HERMES_ALLOW_ROOT", "1")  # who runs the suite is no matter of a test's
         # What a test does in places of its own is not asked about, but in those of approval and of settings,
         # and as a reader of the documentation would be.
         asked = ("approval", "/config/", "test_config.py", "test_docs.py", "test_sandbox.py")

@@ -50,7 +50,7 @@ def programs(text: str) -> list[tuple[str, ...]]:
     return [program.argv for program in judge(text).programs]
 
 
-def lines(name: str) -> Iterator[dict[str, str]]:
+def lines(name: str) -> Iterator[dict[str, Any]]:
     """Return the entries of a file of labelled commands."""
     for line in (HERE / name).read_text("utf-8").splitlines():
         yield json.loads(line)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+
+from hermes.approval import Decision
 
 from ._engine import CWD, judge, lines
 
-FILES = ("corpus.jsonl", "variants.jsonl")
+FILES = ("corpus.jsonl", "variants.jsonl", "daily.jsonl")
+
+
+def decided(row: dict[str, Any]) -> Decision:
+    """Return what is decided on an entry: the worst of its session, where commands stand before it."""
+    texts = [*row.get("before", ()), row["command"]]
+    given = [judge(texts[0], cwd=row.get("cwd", CWD))]
+    for text in texts[1:]:
+        given.append(judge(text, cwd=None, state=given[-1].after))
+    return max(given, key=lambda one: ("allow", "ask", "block").index(one.action))
 
 
 def wrong(file: str, label: str, *good: str) -> tuple[list[str], int]:
     """Return the commands of a label that are not answered so, and how many there are."""
     rows = [row for row in lines(file) if row["label"] == label]
-    return [
-        row["command"] for row in rows if judge(row["command"], cwd=row.get("cwd", CWD)).action not in good
-    ], len(rows)
+    found = [row["command"] for row in rows if decided(row).action not in good]
+    return found, len(rows)
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -34,17 +46,18 @@ def test_what_must_never_run_is_blocked(file: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_what_is_harmless_is_not_asked(file: str) -> None:
     asked, count = wrong(file, "benign", "allow")
-    assert count > 900
+    assert count > (500 if file == "daily.jsonl" else 900)
     assert len(asked) <= 0.003 * count, asked
 
 
-def test_what_is_harmless_or_a_matter_of_taste_is_not_blocked() -> None:
+@pytest.mark.parametrize("file", FILES)
+def test_what_is_harmless_or_a_matter_of_taste_is_not_blocked(file: str) -> None:
     for label in ("benign", "ask-ok"):
-        blocked, count = wrong("corpus.jsonl", label, "allow", "ask")
-        assert count > 200
+        blocked, count = wrong(file, label, "allow", "ask")
+        assert count > (200 if file == "corpus.jsonl" else 2)
         assert not blocked
 
 
 @pytest.mark.parametrize("file", FILES)
 def test_no_command_makes_the_judge_fail(file: str) -> None:
-    assert not [row["command"] for row in lines(file) if judge(row["command"]).rule == "judge-failed"]
+    assert not [row["command"] for row in lines(file) if decided(row).rule == "judge-failed"]

@@ -265,6 +265,12 @@ def test_a_block_does_not_depend_on_what_may_have_run() -> None:
         "bash -c 'sudo -S ls' < pw",
         "echo 'sudo -S ls' > s; sh s",
         "SUDO_ASKPASS=./x sudo ls",
+        "expect -c 'spawn sudo ls; send \"pw\\r\"'",
+        "printf 'pw\\n' | script -qc 'sudo ls' /dev/null",
+        "script -qc'su -c ls' /dev/null <<< pw",
+        "unbuffer -p sudo ls <<< pw",
+        "sshpass -p pw sudo ls",
+        'python3 -c \'import pexpect; pexpect.spawn("sudo ls").sendline("pw")\'',
     ],
 )
 def test_a_password_for_sudo_is_blocked_unless_one_is_configured(text: str) -> None:

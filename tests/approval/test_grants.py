@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from _state import sql
 from approval._judge import Small
 from hermes.approval import Answer, Decision, Program, Request, check
 from hermes.approval.grants import DAYS, Grants, GrantStore, proposed
@@ -112,10 +113,10 @@ async def test_one_for_always_is_every_clients_until_it_expires(monkeypatch: pyt
 
 async def test_an_expiry_that_was_moved_does_not_hold(hermes_home: Path) -> None:
     await grant(Answer.ALWAYS)
-    path = hermes_home / "state" / "grants.json"
-    found = json.loads(path.read_text())
+    [[text]] = sql(hermes_home, "SELECT content FROM notes WHERE what = 'grants'")
+    found = json.loads(text)
     found["grants"][0]["expires"] += 10 * 365 * 86400
-    path.write_text(json.dumps(found))
+    sql(hermes_home, "UPDATE notes SET content = ?", json.dumps(found))
     assert not await goes(BUILD, Grants())
 
 
@@ -177,17 +178,30 @@ async def test_a_grant_lifts_no_block() -> None:
     assert not await goes(asked, grants)
 
 
-async def test_files_that_cannot_be_read_grant_nothing(hermes_home: Path) -> None:
+async def test_what_cannot_be_read_grants_nothing(hermes_home: Path) -> None:
     await grant(Answer.ALWAYS)
-    path = hermes_home / "state" / "grants.json"
+    path = hermes_home / "state" / "state.db"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    whole = path.read_bytes()
-    for broken in (whole[:-5], b"[]", b'{"version": 2, "grants": []}', whole.replace(b'"kind"', b'"kinds"')):
-        path.write_bytes(broken)
+    [[text]] = sql(hermes_home, "SELECT content FROM notes WHERE what = 'grants'")
+    for broken in (
+        text[:-5],
+        "[]",
+        '{"version": 2, "grants": []}',
+        text.replace('"kind"', '"kinds"'),
+        b"\xff",
+    ):
+        sql(hermes_home, "UPDATE notes SET content = ?", broken)
         assert not await goes(BUILD, Grants())
         with pytest.raises(HermesError, match="grants"):
             GrantStore().add(proposed(BUILD, decision(BUILD)))
-        assert path.read_bytes() == broken
+        with pytest.raises(HermesError, match="grants"):
+            GrantStore().revoke(["1"])
+        assert sql(hermes_home, "SELECT content FROM notes") == [(broken,)]
+    assert GrantStore().revoke([]) == []  # all of them
+    assert GrantStore().all() == []
+    await grant(Answer.ALWAYS)
+    assert await goes(BUILD, Grants())
+    whole = path.read_bytes()
     path.unlink()
     path.symlink_to(hermes_home / "elsewhere")
     (hermes_home / "elsewhere").write_bytes(whole)

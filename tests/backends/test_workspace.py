@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.backends._workspace import copy_skills, remove_trees
+from hermes.backends._workspace import remove_trees
 
 
 @pytest.fixture
@@ -61,49 +61,3 @@ def test_no_link_is_followed(tmp_path: Path, canary: Path) -> None:
     assert remove_trees([tmp_path / "tree"]) == []
     assert (canary / "file").read_text() == "alive"
     assert canary.stat().st_mode & 0o777 == 0o755
-
-
-@pytest.fixture
-def skills(hermes_home: Path) -> Path:
-    """Skills of the user, with links in and out."""
-    folder = hermes_home / "skills"
-    (folder / "one").mkdir(parents=True)
-    (folder / "one" / "SKILL.md").write_text("one")
-    (folder / "one" / "link").symlink_to("SKILL.md")
-    (folder / "one" / "out").symlink_to("/etc/passwd")
-    (hermes_home / ".env").write_text("secret")
-    (folder / "env").symlink_to("../.env")
-    return folder
-
-
-def test_skills_are_copied_without_what_links_lead_to_elsewhere(skills: Path, tmp_path: Path) -> None:
-    copy_skills(tmp_path / ".hermes" / "skills", os.geteuid(), os.getegid())
-    found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if not path.is_dir()}
-    assert found == {".hermes/skills/one/SKILL.md", ".hermes/skills/one/link"}
-
-
-def test_a_home_keeps_the_skills_it_has(skills: Path, tmp_path: Path) -> None:
-    for _ in range(2):
-        copy_skills(tmp_path / ".hermes" / "skills", os.geteuid(), os.getegid())
-        (tmp_path / ".hermes" / "skills" / "one" / "SKILL.md").write_text("mine")
-    assert (tmp_path / ".hermes" / "skills" / "one" / "SKILL.md").read_text() == "mine"
-
-
-@pytest.mark.parametrize("trap", ["folder", "skills", "below", "file"])
-def test_skills_are_not_copied_through_what_a_sandbox_left(
-    skills: Path, tmp_path: Path, canary: Path, trap: str
-) -> None:
-    hostile = tmp_path / "home"
-    hostile.mkdir()
-    if trap == "folder":
-        (hostile / ".hermes").symlink_to(canary)
-    elif trap == "file":
-        (hostile / ".hermes").write_text("")
-    elif trap == "skills":
-        (hostile / ".hermes").mkdir()
-        (hostile / ".hermes" / "skills").symlink_to(canary)
-    else:
-        (hostile / ".hermes" / "skills").mkdir(parents=True)
-        (hostile / ".hermes" / "skills" / "one").symlink_to(canary)
-    copy_skills(hostile / ".hermes" / "skills", os.geteuid(), os.getegid())
-    assert sorted(path.name for path in canary.iterdir()) == ["file"]

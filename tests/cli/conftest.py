@@ -9,9 +9,15 @@ import pytest
 
 from cli._tool import Cli
 
+# Their subject is what is chosen where nobody has chosen.
+UNCHOSEN = ("test_auto", "test_backends", "test_config", "test_config_write", "test_doctor", "test_setup")
+
 
 @pytest.fixture
-def cli(hermes_home: Path) -> Iterator[Cli]:
+def cli(hermes_home: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cli]:
+    """hermes in a directory and a home of its own, on local where the test is not about another place."""
+    if request.path.stem not in UNCHOSEN:
+        monkeypatch.setenv("HERMES_SANDBOX", "local")
     tool = Cli(hermes_home)
     yield tool
     tool.close()

@@ -305,7 +305,7 @@ def test_always_shows_what_is_stored_and_asks_again(tool: Tool, screen: Screen) 
 
     (grant,) = json.loads(tool("approvals", "ls", "--json").stdout)
     assert grant["id"] in seen
-    assert stat.S_IMODE((tool.home / "state" / "grants.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tool.home / "state" / "state.db").stat().st_mode) == 0o600
     assert grant["id"] in tool("approvals", "ls").stdout
     for other, code in (
         (["rm -rf build; echo ran"], 0),

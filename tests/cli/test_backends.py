@@ -19,7 +19,9 @@ def test_every_place_is_there(cli: Cli) -> None:
     assert found["docker"]["configured"] and not found["local"]["configured"]
     assert not found["ssh"]["usable"]
     assert "TERMINAL_SSH_HOST" in found["ssh"]["missing"]
-    assert not found["modal"]["built"]
+    assert found["modal"]["built"] and not found["modal"]["usable"]
+    assert "MODAL_TOKEN_ID" in found["modal"]["missing"]
+    assert not found["daytona"]["built"]
     assert all(one["for"] and one["cost"] and one["files"] for one in found.values())
 
 
@@ -27,7 +29,7 @@ def test_the_table_fits_a_terminal(cli: Cli) -> None:
     survey.remember("local", 0.00047)
     screen = Terminal(["/usr/bin/env", "TERM=dumb", *HERMES, "backends"], cli)
     try:
-        text = screen.expect("jail: machines without an engine. Not built into this version yet.")
+        text = screen.expect("vercel: near Vercel projects. Not now: Vercel's credentials lack")
     finally:
         screen.close()
     lines = text.replace("\r", "").splitlines()
@@ -44,7 +46,7 @@ def test_what_can_be_chosen_is_described_once() -> None:
 
 def test_the_figure_is_that_of_the_last_bench(cli: Cli) -> None:
     assert survey.measured("local") is None
-    report = cli.json("bench", "--json", "--runs", "5", timeout=55)
+    report = cli.json("bench", "--sandbox", "local", "--json", "--runs", "5", timeout=55)
     median = next(row["hermes"]["median"] for row in report["rows"] if row["key"] == "true")
     found = {one["place"]: one for one in cli.json("backends", "--json")}
     assert found["local"]["median_s"] == survey.measured("local") == median

@@ -169,7 +169,7 @@ def test_exec_imports_nothing_heavy(cli: Cli) -> None:
 
 
 def test_bench_measures_and_leaves_nothing(cli: Cli) -> None:
-    found = cli.json("bench", "--json", "--runs", "5", timeout=55)
+    found = cli.json("bench", "--sandbox", "local", "--json", "--runs", "5", timeout=55)
     assert found["backend"] == "local"
     assert found["rows"]
     assert cli.json("sandbox", "ls", "--json") == []

@@ -22,10 +22,10 @@ def test_a_place_that_cannot_be_used_is_taken_with_a_warning(cli: Cli) -> None:
     done = cli("config", "set", "sandbox", "ssh")
     assert done.returncode == 0
     assert "warning: ssh cannot be used now: the ssh backend needs TERMINAL_SSH_HOST" in said(done)
-    done = cli("config", "set", "sandbox", "modal")
+    done = cli("config", "set", "sandbox", "daytona")
     assert done.returncode == 0
-    assert "warning: modal cannot be used now: modal is not built into this version yet" in said(done)
-    assert cli.out("config", "get", "sandbox") == "modal\n"
+    assert "warning: daytona cannot be used now: daytona is not built into this version yet" in said(done)
+    assert cli.out("config", "get", "sandbox") == "daytona\n"
     done = cli("exec", "true")
     assert done.returncode == 125
     assert "not built into this version yet; nothing was started" in said(done)

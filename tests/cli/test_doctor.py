@@ -58,9 +58,18 @@ def test_the_exit_code_says_whether_the_configured_place_works(cli: Cli) -> None
     assert "\n    hermes config check\n" in done.stdout.decode()
 
 
+def test_a_state_store_that_cannot_be_read(cli: Cli) -> None:
+    cli.out("exec", "-q", "true")
+    (cli.home / "state" / "state.db").write_text("nothing")
+    done = cli("doctor")
+    assert done.returncode == 125
+    assert b"state.db cannot be used: file is not a database; it was left as it is" in done.stdout
+    assert b"\nspace: " in done.stdout  # the rest is said all the same
+
+
 def test_what_is_not_built_yet_is_said_so(cli: Cli) -> None:
-    assert "modal: not built into this version yet\n" in cli.out("doctor")
-    assert cli("doctor", "--sandbox", "vercel").returncode == 125
+    assert "daytona: not built into this version yet\n" in cli.out("doctor")
+    assert cli("doctor", "--sandbox", "daytona").returncode == 125
 
 
 def test_deep_really_starts_it_and_leaves_nothing(cli: Cli) -> None:

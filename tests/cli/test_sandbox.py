@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from _state import content, sql, store_content
 from cli._tool import Cli, eventually, running
 
 
@@ -54,11 +55,9 @@ def test_prune(cli: Cli) -> None:
         cli.out("exec", "-q", "--name", name, "true")
     cli.out("exec", "-q", "--name", "files", "--workspace", "private", "echo kept >here")
     cli.out("exec", "-q", "true")
-    records = cli.home / "state" / "sandboxes"
     long_ago = time.time() - 30 * 86400
-    old = records / "local@old.json"
-    old.write_text(old.read_text().replace('"last_used":', '"last_used":1,"was":'))
-    os.utime(old, (long_ago, long_ago))
+    old = content(cli.home, "local", "old").replace('"last_used":', '"last_used":1,"was":')
+    sql(cli.home, "UPDATE sandboxes SET record = ?, last_used = ? WHERE name = 'old'", old, long_ago)
     orphan = cli.start("exec", "-q", "--rm", "echo begun; sleep 30")
     assert orphan.stdout is not None
     assert orphan.stdout.readline() == b"begun\n"
@@ -93,27 +92,50 @@ def kill_guest(cli: Cli, name: str) -> None:
 
 def test_a_record_that_cannot_be_read_is_named_and_kept(cli: Cli) -> None:
     cli.out("exec", "-q", "true")
-    bad = cli.home / "state" / "sandboxes" / "local@bad.json"
-    bad.write_text("{")
+    store_content(cli.home, "local", "bad", "{")
     done = cli("sandbox", "ls")
     assert done.returncode == 0
-    assert b"local@bad.json cannot be used" in done.stderr
+    assert b"the record of the local sandbox 'bad'" in done.stderr
+    assert b"cannot be used" in done.stderr
     assert cli("sandbox", "prune").returncode == 125
-    assert bad.exists()
+    assert content(cli.home, "local", "bad") == "{"
 
 
 def test_a_record_of_a_backend_that_is_not_installed(cli: Cli) -> None:
     cli.out("exec", "-q", "--name", "mine", "true")
-    record = (cli.home / "state" / "sandboxes" / "local@mine.json").read_text()
+    record = content(cli.home, "local", "mine")
     other = record.replace('"backend":"local"', '"backend":"mars"').replace('"name":"mine"', '"name":"far"')
-    (cli.home / "state" / "sandboxes" / "mars@far.json").write_text(other)
+    store_content(cli.home, "mars", "far", other)
     done = cli("sandbox", "ls")
     assert done.returncode == 0
     assert b"unreachable" in done.stdout
     assert b"there is no backend 'mars'" in done.stderr
     assert cli("sandbox", "prune").returncode == 0
     assert states(cli)["far"] == "unreachable"
-    (cli.home / "state" / "sandboxes" / "mars@far.json").unlink()
+    sql(cli.home, "DELETE FROM sandboxes WHERE backend = 'mars'")
+
+
+def test_a_machine_that_is_gone_for_good_is_forgotten_with_force(cli: Cli) -> None:
+    cli.out("exec", "-q", "--name", "mine", "true")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    here = content(cli.home, "local", "mine")
+    there = here.replace('"backend":"local"', '"backend":"ssh"').replace('"name":"mine"', '"name":"far"')
+    there = there.replace('"locator":{', f'"locator":{{"host":"127.0.0.1","user":"me","port":{port},')
+    store_content(cli.home, "ssh", "far", there)
+    done = cli("sandbox", "rm", "far")
+    assert (done.returncode, done.stdout) == (125, b"")
+    assert b"me@127.0.0.1" in done.stderr
+    assert b"hermes sandbox rm --force" in done.stderr
+    assert content(cli.home, "ssh", "far") == there
+    done = cli("sandbox", "rm", "--force", "far", "mine")
+    assert done.returncode == 0
+    assert b"cannot be reached" in done.stderr
+    assert done.stdout == (
+        b"far: forgotten; its files and what runs in it may be left on me@127.0.0.1; "
+        b"'hermes sandbox prune' looks for them\nmine: removed\n"
+    )
+    assert states(cli) == {}
 
 
 def test_cp_both_ways(cli: Cli) -> None:

@@ -14,6 +14,7 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -122,6 +123,18 @@ def test_keys_go_in_and_the_exit_code_comes_back(cli: Cli) -> None:
         screen.expect("42 xterm\r\na terminal\r\n")
         screen.type("exit 7\r")
         screen.expect("<code 7 same>")
+
+
+def test_a_person_sees_what_is_there(cli: Cli, hermes_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Declared values too: their own terminal is no place where they would be leaked."""
+    monkeypatch.setenv("A_DECLARED_TOKEN", "s3cr3t-of-the-sandbox-0123")
+    hermes_home.mkdir(0o700)
+    (hermes_home / "config.yaml").write_text("credentials: {env: [A_DECLARED_TOKEN]}\n")
+    (hermes_home / "config.yaml").chmod(0o600)
+    with shell(cli, "--sandbox", "local") as screen:
+        screen.type("echo =$A_DECLARED_TOKEN=\r")
+        screen.expect("=s3cr3t-of-the-sandbox-0123=\r\n")
+        screen.type("exit\r")
 
 
 def test_the_default_is_an_interactive_shell(cli: Cli) -> None:

@@ -45,6 +45,15 @@ def cli(hermes_home: Any) -> Any:
         ("ssh_host", "build", "ssh.host", "build"),
         ("ssh_port", "2222", "ssh.port", 2222),
         ("lifetime_seconds", 300, "lifetime.idle_stop", 300),
+        ("docker_forward_env", ["GITHUB_TOKEN"], "credentials.env", ["GITHUB_TOKEN"]),
+        ("docker_forward_env", '["A", "B"]', "credentials.env", ["A", "B"]),
+        ("env_passthrough", "A,B", "credentials.env", ["A", "B"]),
+        (
+            "credential_files",
+            ["a.json", {"path": "b"}],
+            "credentials.files",
+            [{"path": "a.json"}, {"path": "b"}],
+        ),
     ],
 )
 def test_what_has_a_meaning(key: str, value: Any, ours: str, becomes: Any) -> None:
@@ -52,9 +61,22 @@ def test_what_has_a_meaning(key: str, value: Any, ours: str, becomes: Any) -> No
     assert (step.theirs, step.ours, step.value) == (f"terminal.{key}", ours, becomes)
 
 
+def test_names_of_variables_are_put_together() -> None:
+    terminal = {"docker_forward_env": ["A", "B"], "timeout": 3, "env_passthrough": ["B", "C"]}
+    first, second = plan({"terminal": terminal}, {})
+    assert first.theirs == "terminal.docker_forward_env, terminal.env_passthrough"
+    assert (first.ours, first.value) == ("credentials.env", ["A", "B", "C"])
+    assert second.ours == "timeout"
+    (one,) = plan({}, {"TERMINAL_DOCKER_FORWARD_ENV": '["A"]'})
+    assert (one.theirs, one.value) == ("TERMINAL_DOCKER_FORWARD_ENV", ["A"])
+
+
 @pytest.mark.parametrize(
     ("key", "value", "why"),
     [
+        ("docker_forward_env", ["A-B"], "'A-B' cannot be given to a sandbox"),
+        ("docker_forward_env", ["HERMES_HOME"], "'HERMES_HOME' cannot be given to a sandbox"),
+        ("credential_files", [{"to": "x"}], "cannot be taken over"),
         ("backend", "moon", "there is no place 'moon'"),
         ("timeout", "soon", "cannot be taken over"),
         ("docker_volumes", "[x", "cannot be taken over"),
@@ -94,14 +116,17 @@ def test_first_a_rehearsal_then_a_copy_and_the_rest_stays(cli: Cli) -> None:
     assert cli("config", "migrate", "--apply").returncode == 0
     assert path.read_text() == THEIRS + (
         "sandbox: docker\ndocker:\n  image: python:3.11\n  mounts: [/data:/data:ro]\n"
-        "network: off\ntimeout: 180\n"
+        "network: off\ncredentials:\n  env: [GITHUB_TOKEN]\ntimeout: 180\n"
     )
     (kept,) = cli.home.glob("config.yaml.before-migrate-*")
     assert kept.read_text() == THEIRS
     assert (cli.home / ".env").read_text() == "SUDO_PASSWORD='hush-hush'\nHERMES_SUDO_PASSWORD=hush-hush\n"
     again = cli.json("config", "migrate", "--json")
     assert again["settings"] == {}
-    assert set(again["already_set"]) == {"sandbox", "docker.image", "docker.mounts", "network", "timeout"}
+    assert set(again["already_set"]) == {
+        *("sandbox", "docker.image", "docker.mounts", "network", "timeout"),
+        "credentials.env",
+    }
 
 
 def test_from_another_file_and_what_is_set_here_stays(cli: Cli) -> None:
@@ -113,6 +138,9 @@ def test_from_another_file_and_what_is_set_here_stays(cli: Cli) -> None:
     assert cli.json("config", "get", "sandbox", "--json") == "local"
     assert cli.json("config", "get", "docker.image", "--json") == "python:3.11"
     assert b"there is no" in cli("config", "migrate", "--from", "nowhere.yaml").stderr
+    other.write_text("terminal: {credential_files: [google.json]}\n")
+    cli("config", "migrate", "--from", str(other), "--apply")
+    assert cli.json("config", "get", "credentials.files", "--json") == [{"path": "google.json", "to": None}]
 
 
 def test_it_is_said_once_that_they_do_nothing(cli: Cli) -> None:

@@ -45,6 +45,27 @@ def test_doctor_names_what_is_not_declared(cli: Cli, own: Path) -> None:
     assert any("google_token.json in hermes's home looks like" in one["message"] for one in found)
 
 
+def test_what_looks_like_a_credential(cli: Cli, own: Path) -> None:
+    keep(own / "auth.json", "{}")
+    keep(own / "gmail.json", '{"a": 1, "refresh_token": "x"}')
+    keep(own / "notes.json", '{"text": "no token"}')
+    keep(own / "notes.txt", "x")
+    for folder in ("mcp-tokens", "state", "skills", "logs"):
+        (own / folder).mkdir(mode=0o700, exist_ok=True)
+    keep(own / "mcp-tokens" / "one.json", "x")
+    found = json.loads(cli.out("credentials", "ls", "--json"))["undeclared"]
+    assert found == ["auth.json", "gmail.json", "mcp-tokens/"]
+    keep(own / "config.yaml", "credentials: {files: [{path: auth.json}, {path: mcp-tokens/one.json}]}\n")
+    assert json.loads(cli.out("credentials", "ls", "--json"))["undeclared"] == ["gmail.json"]
+    shown = cli.out("config", "migrate")
+    assert "gmail.json looks like a credential, and no sandbox has it: see credentials.files" in shown
+    assert json.loads(cli.out("config", "migrate", "--json"))["undeclared"] == ["gmail.json"]
+    doctor = [one["message"] for one in json.loads(cli("doctor", "--json").stdout)["checks"]]
+    assert [one for one in doctor if "looks like a credential" in one] == [
+        "gmail.json in hermes's home looks like a credential, and is not declared"
+    ]
+
+
 def test_ls_with_nothing_declared(cli: Cli, own: Path) -> None:
     (own / "credentials" / "token.json").unlink()
     keep(own / "config.yaml", "sandbox: local\n")

@@ -68,3 +68,22 @@ def test_what_belongs_to_another_user_is_refused(own: Path, what: str) -> None:
     os.chown(own / what, 12345, 12345)
     with pytest.raises(hermes.ConfigError, match=r"belongs to user 12345.*nothing was started"):
         mend()
+
+
+@pytest.mark.root_only
+async def test_root_is_warned_once(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HERMES_ALLOW_ROOT")
+    with pytest.warns(UserWarning, match=r"hermes runs as root: .*this is said once"):
+        async with hermes.Sandbox("local", config=declared()):
+            pass
+    async with hermes.Sandbox("local", config=declared()):  # where a warning is an error
+        pass
+    assert (own / "state" / "root-told").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.root_only
+async def test_root_may_be_meant(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HERMES_ALLOW_ROOT", "1")
+    async with hermes.Sandbox("local", config=declared()):
+        pass
+    assert not (own / "state" / "root-told").exists()

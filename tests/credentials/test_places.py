@@ -91,6 +91,24 @@ async def test_a_session_does_not_keep_them(open_in: Open, monkeypatch: pytest.M
         assert found == ""
 
 
+@pytest.mark.parametrize("place", ["local", "docker", "ssh"])
+async def test_what_a_session_took_over_lies_in_memory_only(
+    place: str, open_in: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command may keep a value in a variable of its session: what is handed to jobs is on no disk."""
+    monkeypatch.setenv(TOKEN, VALUE)
+    box = await open_in(place, config=declared(env=[TOKEN], redact="off"))
+    await box.run(f"export KEPT=${TOKEN}; echo ready")
+    job = await box.start("read -r line; echo $KEPT")
+    guest = box._channel.guest
+    search = f"grep -rl --devices=skip {VALUE[:8]}''{VALUE[8:]} "
+    assert await text(box, f"{search} {guest['state_dir']}; true") == ""
+    assert await text(box, f"df --output=fstype {guest['run_dir']} | tail -1") == "tmpfs"
+    await job.write("go\n")
+    assert (await job.wait()).text == f"{VALUE}\n"
+    assert await text(box, f"ls {guest['run_dir']} | grep '[.]state$'; true") == ""
+
+
 async def test_only_for_commands_that_name_it(open_in: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TOKEN, VALUE)
     box = await open_in("local", config=declared(env=[TOKEN], per_command=True, redact="off"))
@@ -120,6 +138,24 @@ async def test_files_are_there_and_stay_fresh(place: str, own: Path, open_in: Op
     assert await text(box, "ls $HERMES_CREDENTIALS | tr '\\n' ' '") == "deep other.json"
     job = await box.start("cat $HERMES_CREDENTIALS/deep/new")
     assert (await job.wait()).text == "new"
+
+
+@pytest.mark.parametrize("place", ["local", "docker", "ssh"])
+async def test_what_is_typed_sees_fresh_ones(place: str, own: Path, open_in: Open) -> None:
+    path = own / "credentials" / "token"
+    await replaced(path, "first")
+    box = await open_in(place, config=declared(redact="off"))
+    async with await box.pty(
+        "stty -echo; while read -r line; do cat $HERMES_CREDENTIALS/token; echo; done"
+    ) as pty:
+        await asyncio.sleep(0.3)
+        for content in ("first", "second", "third"):
+            await replaced(path, content)
+            await pty.write("\n")
+            seen = b""
+            while b"\n" not in seen:
+                seen += await pty.read(10)
+            assert seen.strip().decode() == content
 
 
 async def test_they_are_in_memory(place: str, own: Path, open_in: Open) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import hermes
 from cli._tool import Cli
 
 from .conftest import Open, declared, keep
@@ -123,3 +125,56 @@ def test_the_user_is_told(cli: Cli, own: Path) -> None:
     assert cli.out("exec", "-q", "--set", "credentials.redact=off", f"echo ${TOKEN}") == f"{VALUE}\n"
     found = json.loads(cli.out("exec", "-q", "--json", f"echo ${TOKEN}; echo ${TOKEN} >&2"))
     assert (found["stdout"], found["stderr"], found["redacted"]) == ("[redacted]\n", "[redacted]\n", 2)
+
+
+async def shown(terminal: hermes.Pty, until: bytes) -> bytes:
+    data = b""
+    while until not in data:
+        data += await terminal.read(10)
+    return data
+
+
+async def test_terminals_have_none(open_in: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    box = await open_in("local", config=declared(env=[TOKEN]))
+    async with await box.pty(
+        f"printf %s ${TOKEN}; stty -echo; read line; echo ${TOKEN}; echo $line end"
+    ) as pty:
+        assert await shown(pty, b"[redacted]") == b"[redacted]"
+        assert pty._scrubbing is not None and pty._scrubbing.count == 1
+        monkeypatch.setenv(TOKEN, "another-of-the-sandbox-4567")
+        await box.run("true")
+        await pty.write("another-of-the-sandbox-4567\n")  # declared by now
+        assert (await shown(pty, b"end")).strip() == b"[redacted]\r\n[redacted] end"
+    pty = await box.pty(f"echo ${TOKEN}", redact=False)
+    assert (await shown(pty, b"4567")).strip() == b"another-of-the-sandbox-4567"
+    await pty.close()
+
+
+async def test_a_terminal_shows_what_was_typed_at_once(open_in: Open) -> None:
+    """Also what begins like a secret; all of one is found yet, however slowly it comes."""
+    box = await open_in("local", config=declared(env=[TOKEN]))
+    async with await box.pty("stty raw echo; printf ready; sleep 1000") as pty:
+        await shown(pty, b"ready")
+        for size in (1, 3, 7):
+            await pty.write(VALUE[:size])
+            assert await shown(pty, VALUE[:size].encode()) == VALUE[:size].encode()
+            await pty.write("/")
+            assert await shown(pty, b"/") == b"/"
+        seen = b""
+        for letter in VALUE + "/":
+            await pty.write(letter)
+            with contextlib.suppress(TimeoutError):
+                seen += await pty.read(0.1)
+        seen += b"" if seen.endswith(b"/") else await shown(pty, b"/")
+        assert seen == VALUE[:7].encode() + b"[redacted]/"
+
+
+async def test_nothing_that_a_terminal_held_back_is_lost(open_in: Open) -> None:
+    box = await open_in("local", config=declared(env=[TOKEN]))
+    pty = await box.pty(f"stty -echo; printf %s ${{{TOKEN}:0:12}}")
+    assert b"".join([data async for data in pty]) == VALUE[:12].encode()
+    pty = await box.pty(f"stty -echo; printf 'x%s' ${{{TOKEN}:0:12}}; sleep 1000")
+    assert await pty.read(5) == b"x"
+    with pytest.raises(TimeoutError):
+        await pty.read(0.3)
+    await pty.close()

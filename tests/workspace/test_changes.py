@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from _state import sql
 from hermes import Change, Outcome, Sandbox
 from hermes.errors import FileError, HermesError, Refused
-from hermes.state import Store
 from workspace.conftest import below, git, make
 
 KINDS = ["local-copy", "local-copy-relay", "local-copy-text"]
@@ -270,8 +270,8 @@ async def test_commits_come_back(project: Path) -> None:
         assert await here(git, project, "fsck") == ""
 
 
-async def test_what_was_copied_is_forgotten(box: Sandbox) -> None:
-    await here(lambda: os.unlink(Store()._manifest(box.id)))
+async def test_what_was_copied_is_forgotten(box: Sandbox, hermes_home: Path) -> None:
+    await here(sql, hermes_home, "DELETE FROM manifests")
     with pytest.raises(HermesError, match="not known any more"):
         await box.workspace.pull()
 

@@ -100,7 +100,7 @@ async def test_here_is_the_current_directory(project: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("what", ["/", "~", "hermes", "missing", "/etc"])
 async def test_what_may_not_be_copied(what: str, hermes_home: Path, tmp_path: Path) -> None:
     """The whole machine, a home, hermes's own files; nothing is started and nothing is left."""
-    hermes_home.mkdir(exist_ok=True)
+    hermes_home.mkdir(0o700, exist_ok=True)
     path = {"~": os.path.expanduser("~"), "hermes": str(hermes_home), "missing": str(tmp_path / "no")}.get(
         what, what
     )

@@ -11,9 +11,9 @@ import msgspec
 from . import _marks as marks
 from ._assign import attributes, settled
 from ._call import Call
+from ._carriers import written
 from ._lazy import Lazy
 from ._marks import ENVIRON, SECRET, SPLIT, UNKNOWN
-from ._nodes import written
 from ._run import Interpreter
 from ._words import ansi_unescape
 
@@ -362,9 +362,7 @@ def source(run: Interpreter, call: Call) -> str:
     if path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
         text: str | None = call.stdin if call.stdin is not None else UNKNOWN
     else:
-        text = run.state.files.get(path)
-        if text is None and marks.globbed(path):
-            text = written(run.state, path)
+        text = written(run, path) if path in run.state.files or marks.globbed(path) else None
     if text is None:
         if run.sink.secret(path):
             return ""

@@ -49,6 +49,22 @@ class Wrapper:
         self.fallback = next((one.removeprefix("else:") for one in words if one.startswith("else:")), "")
 
     def __call__(self, run: Interpreter, call: Call) -> str:
+        if (
+            call.stdin
+            and call.stdin.strip()
+            and (call.name == "script" or call.argv[:2] == ["unbuffer", "-p"])
+        ):
+            run.typed, held = True, run.typed
+            try:
+                if self.texts.isdisjoint(one.partition("=")[0][:2] for one in call.argv):
+                    # What it reads is typed to a shell.
+                    run.subshell(partial(run.script, marks.plain(call.stdin)))
+                return self._carried(run, call)
+            finally:
+                run.typed = held
+        return self._carried(run, call)
+
+    def _carried(self, run: Interpreter, call: Call) -> str:
         words = call.argv[1:]
         if self.sub:
             # `npm exec -- x`: the sub-command comes before the command, with options before and after it
@@ -197,6 +213,9 @@ def shell(run: Interpreter, call: Call) -> str:
             return _text(run, call, word.partition("=")[2], [])
         index += 1
     rest = words[index:]
+    flags = "".join(one[1:] for one in words[:index] if re.fullmatch(r"-[a-zA-Z]+", one))
+    if "n" in flags and "i" not in flags and call.name not in ("nu", "xonsh"):
+        return UNKNOWN  # only looks for mistakes
     if text_wanted:
         if not rest:
             return UNKNOWN
@@ -206,8 +225,7 @@ def shell(run: Interpreter, call: Call) -> str:
     if rest and not stdin_wanted:
         path = run.path(rest[0], call.cwd)
         if path not in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
-            checks = any(one[:1] == "-" and "n" in one and one[1:2] != "-" for one in words[:index])
-            if ((SPLIT in rest[0] and OUTPUT in rest[0]) or FOUND in rest[0]) and not checks:
+            if (SPLIT in rest[0] and OUTPUT in rest[0]) or FOUND in rest[0]:
                 run.note("unknown-code", "which file the shell runs is not known")
             return _file(run, call, path, rest)
         rest = rest[1:]
@@ -256,7 +274,12 @@ def _file(run: Interpreter, call: Call, path: str, words: list[str] | None = Non
 
 def written(run: Interpreter, path: str) -> str | None:
     """Return the text of a file that was written in the session; None for any other."""
-    return _written(run.state, path)
+    text = _written(run.state, path)
+    if text is None or marks.BEFORE not in text:
+        return text
+    from ._before import later
+
+    return later(run, path, text)
 
 
 def unseen(run: Interpreter, text: str) -> None:

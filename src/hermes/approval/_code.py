@@ -9,6 +9,7 @@ import msgspec
 
 from . import _growth as growth
 from . import _marks as marks
+from ._before import changed
 from ._call import Call
 from ._carriers import Handler, Wrapper, carried, told, written
 from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, rpm, shell, text, unescape
@@ -16,6 +17,7 @@ from ._inline import told as told_code
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
+from ._packages import cargo, conventional, npm, pip, profiled, runner
 from ._run import Interpreter
 from ._written import awk as awk_written
 
@@ -93,8 +95,11 @@ _SED_W = Lazy(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 _SED_R = Lazy(r"(?:^|[;{}\n]|\d|\$|/)\s*[rR]\s+(\S+)")
 
 
+_IN_PLACE = Lazy(r"-[a-zA-Z0-9]*i|--in-place")
+
+
 def sed(run: Interpreter, call: Call) -> str:
-    from ._programs import written_file
+    from ._programs import edited, filtered
 
     found, rest = options_of(call.argv[1:], marks.names("-e -f -l -E-x --expression --file --line-length"))
     codes: list[str] = []
@@ -107,7 +112,7 @@ def sed(run: Interpreter, call: Call) -> str:
             held = call.stdin if value in ("-", "/dev/stdin") else written(run, run.path(value, call.cwd))
             codes.append(held or "")
     if not codes and rest:
-        codes = [rest[0]]
+        codes, rest = [rest[0]], rest[1:]
     for code in codes:
         if not code:
             continue
@@ -131,7 +136,10 @@ def sed(run: Interpreter, call: Call) -> str:
             run.sink.redirect(">", path, UNKNOWN, call)
             whole = re.fullmatch(r"\s*[wW]\s+\S+\s*", code) and call.stdin
             run.state.write(path, whole or marks.kinds(call.stdin or ""))
-    return written_file(run, call)
+    if any(_IN_PLACE.match(word) for word in call.argv[1:]):
+        edited(run, call, codes, [one for one in rest if one[:1] != "-"])
+        return ""
+    return filtered(run, call)
 
 
 def bang(run: Interpreter, call: Call) -> str:
@@ -148,9 +156,15 @@ def bang(run: Interpreter, call: Call) -> str:
     if call.name in ("ed", "ex", "red"):
         for match in list(re.finditer(r"(?m)^[\d,$%.+-]*\s*[wW]q?\s+([^\s!]\S*)", call.stdin or ""))[:10]:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
-        from ._programs import written_file
+        from ._programs import edited
 
-        return written_file(run, call)
+        edited(run, call, [], [one for one in call.argv[1:] if one[:1] != "-"])
+        for one in call.argv[1:]:
+            path = run.path(one, call.cwd)
+            if one[:1] != "-" and path in run.state.files:
+                added = [line.strip() for line in (call.stdin or "").split("\n") if " " in line.strip()]
+                run.state.write(path, run.state.files[path] + changed(added))
+        return UNKNOWN
     return marks.kinds(call.stdin or "")
 
 
@@ -243,7 +257,9 @@ def make(run: Interpreter, call: Call) -> str:
         word.startswith(("-f", "--file", "--makefile")) or _MAKEFILE.fullmatch(word) for word in words
     ):
         for name in ("Makefile", "makefile", "GNUmakefile"):
-            code += run.state.files.get(run.path(name, call.cwd), "") if "-n" not in words else ""
+            path = run.path(name, call.cwd)
+            if path in run.state.files and "-n" not in words:
+                code += written(run, path) or ""
     _, plain = options_of([one for one in words if "=" not in one], _MAKE)
     goals = [one for one in plain if re.fullmatch(r"[\w.-]+", one) and not one.startswith("-")]
     wanted = not code or "\n" not in code
@@ -461,9 +477,11 @@ def compiled(run: Interpreter, call: Call) -> str:
         elif held and REMOTE in held and re.search(r"\.\w+$|^-$|stdin$", word):
             run.note("remote-code", "compiles what came from the network")
     if call.name == "go" and words[:1] in (["run"], ["test"], ["build"], ["install"], ["generate"]):
-        for path, held in list(run.state.files.items())[:50]:
-            if path.endswith(".go") and path.startswith(call.cwd + "/") and held.strip(_MARKS):
-                text(run, call, held, "C")
+        for path in list(run.state.files)[:50]:
+            if path.endswith(".go") and path.startswith(call.cwd + "/"):
+                held = written(run, path)
+                if held and held.strip(_MARKS):
+                    text(run, call, held, "C")
     if call.name == "go":
         return _GO(run, call)
     from ._programs import PROGRAMS
@@ -473,120 +491,6 @@ def compiled(run: Interpreter, call: Call) -> str:
 
 
 _MARKS = "".join(chr(0x10FF00 + index) for index in range(16)) + " \n"
-
-
-def conventional(language: str, *names: str) -> Handler:
-    """A program that runs files of certain names, of those that were written in the session."""
-    wanted = re.compile("|".join(names))
-
-    def handler(run: Interpreter, call: Call) -> str:
-        if call.name == "tox" and call.argv[1:2] in (["exec"], ["e"]) and "--" in call.argv:
-            return carried(run, call, call.argv[call.argv.index("--") + 1 :])
-        given = {run.path(one, call.cwd) for one in call.argv[1:] if one[:1] != "-"}
-        for path, held in list(run.state.files.items())[:50]:
-            inside = path.startswith(call.cwd + "/") and wanted.fullmatch(path.rpartition("/")[2])
-            if not (inside or path in given) or not held.strip(_MARKS):
-                continue
-            if language == "Python":
-                CODE["python3"](
-                    run, msgspec.structs.replace(call, argv=["python3", "-c", held.strip(_MARKS)], stdin=None)
-                )
-            else:
-                text(run, call, held, language)
-        return UNKNOWN
-
-    return handler
-
-
-def pip(run: Interpreter, call: Call) -> str:
-    """pip and its like: what is installed may have come from the network, or have been written."""
-    words = [one for one in call.argv[1:] if one[:1] != "-"]
-    if call.name == "pipx" and words[:1] == ["run"]:
-        return run.call(
-            msgspec.structs.replace(call, argv=call.argv[call.argv.index(words[0]) + 1 :] or ["true"])
-        )
-    if words[:1] == ["install"] or words[:2] == ["pip", "install"]:
-        for word in words[1:]:
-            if REMOTE in (written(run, run.path(word, call.cwd)) or "") and re.search(r"[./]", word):
-                run.note("remote-code", "installs a file that came from the network")
-            elif word.startswith((".", "/", "~")):
-                held = written(run, run.path(word, call.cwd) + "/setup.py")
-                if held and held.strip(_MARKS):
-                    CODE["python3"](
-                        run, msgspec.structs.replace(call, argv=["python3", "-c", held], stdin=None)
-                    )
-    return UNKNOWN
-
-
-_LIFE = ("preinstall", "install", "postinstall", "prepare")
-_SHORT = {"t": "test", "tst": "test", "i": "install", "ci": "install", "add": "install"}
-
-
-def npm(run: Interpreter, call: Call) -> str:
-    """npm and its like: the scripts of a package.json that was written in the session."""
-    words = [one for one in call.argv[1:] if one[:1] != "-"]
-    name = _SHORT.get(words[0], words[0]) if words else "install" if call.name != "npm" else ""
-    held = run.state.files.get(run.path("package.json", call.cwd))
-    if held and name:
-        if name in ("run", "run-script") and len(words) > 1:
-            name = words[1]
-        wanted = _LIFE if name == "install" else (name, "pre" + name, "post" + name)
-        if marks.OUTPUT in held:
-            run.note("written-code", "runs scripts that were written in this session and are not known")
-        for key, value in re.findall(r'"([\w:.-]+)"\s*:\s*"((?:[^"\\]|\\.)*)"', held)[:200]:
-            if key in wanted:
-                shell(run, call, unescape(value))
-    if words[:1] and name == "install":
-        for word in words[1:]:
-            if REMOTE in (written(run, run.path(word, call.cwd)) or ""):
-                run.note("remote-code", "installs a file that came from the network")
-    inner = _NPM.get(call.name)
-    return inner(run, call) if inner else UNKNOWN
-
-
-_NPM_SPEC = "sub:exec|dlx|x|run-script-x -c -p --package -w --workspace text:-c text:--call"
-_NPM = dict.fromkeys(("npm", "pnpm", "yarn"), Wrapper(_NPM_SPEC))
-
-
-def runner(run: Interpreter, call: Call) -> str:
-    """rails runner: Ruby code."""
-    words = [one for one in call.argv[1:] if one[:1] != "-"]
-    if words[:1] in (["runner"], ["r"]) and len(words) > 1:
-        if re.search(
-            r"\b(?:delete|destroy|update|truncate|drop)(?:_\w+)?[!(\s;]|\.(?:delete|destroy|update)_\w+|connection\.exec|"
-            r"\.(?:delete|destroy)\b|credentials|secrets",
-            words[1] + ";",
-        ):
-            run.note("sql", "code that changes or deletes records")
-        return text(run, call, words[1], "Ruby")
-    return UNKNOWN
-
-
-def cargo(run: Interpreter, call: Call) -> str:
-    """cargo watch: what it runs again and again."""
-    words = call.argv[1:]
-    if words[:1] == ["watch"]:
-        for index, word in enumerate(words[:-1]):
-            if word in ("-s", "--shell"):
-                shell(run, call, words[index + 1])
-            elif word == "--":
-                inner = msgspec.structs.replace(call, argv=words[index + 1 :], stdin=None)
-                run.subshell(partial(run.call, inner), captured=True)
-                break
-    return UNKNOWN
-
-
-def profiled(run: Interpreter, call: Call) -> str:
-    """coverage, kernprof and their like run a Python file."""
-    words = call.argv[1:]
-    if words[:1] == ["run"]:
-        words = words[1:]
-    _, rest = options_of(words, marks.names("--rcfile --source --include --omit --data-file --context -o"))
-    if "-m" in words:
-        rest = words[words.index("-m") :]
-    if rest and (call.name != "coverage" or call.argv[1:2] == ["run"]):
-        return run.call(msgspec.structs.replace(call, argv=["python3", *rest]))
-    return UNKNOWN
 
 
 def tmux(run: Interpreter, call: Call) -> str:

@@ -141,6 +141,13 @@ def find_reads(policy: Policy, call: Call, shape: Shape) -> None:
 # Writing
 
 
+# Directories of a home that hold what people made.
+_HOLDS = Lazy(
+    r"~/(?:\.config|\.local(?:/share)?|\.mozilla|\.thunderbird|Documents|Desktop|Pictures|Music|Videos|"
+    r"Dropbox|Nextcloud|Library)/?"
+)
+
+
 def copy(policy: Policy, call: Call, shape: Shape) -> None:
     found, _ = options_of(
         call.argv[1:],
@@ -194,9 +201,10 @@ def copy(policy: Policy, call: Call, shape: Shape) -> None:
                 policy.write(f"{goal}/{base}", call)
             if call.name != "ln":
                 path = policy.path(source, call)
-                if call.name in ("mv", "gmv") and paths.whole(path):
-                    away = "temporary" in policy.classes.of(goal)
-                    if away and "temporary" not in policy.classes.of(path) and not policy.regenerable(path):
+                if call.name in ("mv", "gmv") and "temporary" in policy.classes.of(goal + "/x"):
+                    if _HOLDS.fullmatch(path):
+                        policy.note("mass-delete", f"moves {path} away", call.span)
+                    elif paths.whole(path) and not policy.regenerable(path):
                         policy.note("mass-delete", "moves every file of a directory away", call.span)
                 if path == "/dev/null" and call.name in ("cp", "install"):
                     policy.emptied(goal, call)
@@ -388,6 +396,15 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
             word.startswith("-d") and len(word) > 2 and call.name == "unzip"
         ):
             policy.write(policy.path(word[2:], call), call)
+    if (
+        call.name in ("tar", "bsdtar", "gtar")
+        and "x" in first
+        and ("P" in first or has(call, "P", "--absolute-names"))
+    ):
+        policy.note("write-system", "unpacks to wherever the archive says", call.span)
+    empties = (call.name == "zip" and has(call, "d", "--delete")) or (call.name == "7z" and first == "d")
+    if empties and any(marks.globbed(word) or word == "*" for word in words[1:]):
+        policy.note("mass-delete", "deletes every file of an archive", call.span)
     if makes:
         for one in operands_of(call)[:2]:
             if re.search(r"\.(?:tar|tgz|zip|gz|xz|bz2|zst|7z)", one):

@@ -346,6 +346,9 @@ def secretish(text: str) -> bool:
 def sshpass(policy: Policy, call: Call, shape: Shape) -> None:
     if any(word.startswith(("-p", "-f", "-d", "-e")) for word in call.argv[1:]):
         policy.note("root", "feeds a password to a program", call.span)
+    _, rest = options_of(call.argv[1:], marks.names("-p -f -d -P"))
+    if rest and rest[0].rpartition("/")[2] in ("sudo", "su", "doas") and call.place != "container":
+        policy.note("sudo-password", "feeds a password to sudo, and none is configured", call.span, "block")
 
 
 # Containers
@@ -355,12 +358,12 @@ def container(policy: Policy, call: Call, shape: Shape) -> None:
     words = call.argv[1:]
     for index, word in enumerate(words):
         value = ""
-        if word in ("-v", "--volume", "--mount", "--bind", "-B", "--device"):
+        if word in ("--volume", "--mount", "--bind", "-B", "--device") or re.fullmatch(r"-[a-zA-Z]*v", word):
             value = words[index + 1] if index + 1 < len(words) else ""
         elif word.startswith(("--volume=", "--mount=", "--bind=")):
             value = word.partition("=")[2]
-        elif re.match(r"-v[/~.]", word):
-            value = word[2:]
+        elif joined := re.fullmatch(r"-[a-zA-Z]*v=?([/~.$].*)", word):
+            value = joined.group(1)
         if not value:
             continue
         source = value
@@ -426,6 +429,9 @@ def enable(policy: Policy, call: Call, shape: Shape) -> None:
         policy.note("shadowed-command", "switches commands of the shell off, or loads others", call.span)
 
 
+_FULL_OF_SECRETS = marks.names("~ / /home /root ~/.config ~/.local ~/.local/share ~/Library")
+
+
 def grep(policy: Policy, call: Call, shape: Shape) -> None:
     """A search for credentials in the environment, or in what many files hold."""
     words = call.argv[1:]
@@ -442,6 +448,10 @@ def grep(policy: Policy, call: Call, shape: Shape) -> None:
     ):
         policy.note("read-secret", "looks for credentials in a history", call.span)
     recursive = has(call, "rR", "--recursive") or call.name in ("rg", "ag", "ack")
+    if recursive and re.search(r"(?i)passw|secret|token|credential|api.?key", pattern):
+        for word in words[place + 1 :]:
+            if word[:1] != "-" and policy.path(word, call) in _FULL_OF_SECRETS:
+                policy.note("read-secret", "looks for credentials in a home", call.span)
     if recursive and re.search(r"BEGIN.*(?:PRIVATE|RSA|OPENSSH)|AKIA|ghp_|sk-|aws_secret|xox[bp]", pattern):
         for word in call.argv[1:]:
             if policy.path(word, call) in ("~", "/") or policy.path(word, call).startswith("/home"):

@@ -39,6 +39,19 @@ _RUN = marks.names(
 _LISTED = marks.names(
     "MAKEFILES DOTNET_STARTUP_HOOKS PSQLRC R_PROFILE R_PROFILE_USER R_ENVIRON R_ENVIRON_USER SQLITERC GDBINIT"
 )
+# A build runs what these say, with arguments.
+BUILD_TOOL = Lazy(
+    r"(?:HOST_?|TARGET_?|BUILD_?)?(?:CC|CXX|CPP|LD|AR|AS|FC|NM|RANLIB|STRIP|OBJCOPY|RM|MV|CP|LN|INSTALL|PYTHON\d?|"
+    r"NODE|GO|CARGO|RUSTC|SUDO|GIT|CURL|LEX|YACC|MAKE|ECHO|SED|AWK|CONFIG_SHELL)"
+)
+BUILDS = marks.names(
+    "make gmake bmake configure cmake ninja meson scons cargo go npm yarn pnpm pip pip3 python python3 bazel "
+    "tox"
+)
+_PLUGGED = Lazy(
+    r"-fplugin=|-specs=|-wrapper\b|-fpass-plugin=|-load=?\s*\S+\.so|(?:^|\s)-B\s*(?:/tmp|/var/tmp|\.)"
+)
+_LINKER = Lazy(r"\b(?:linker|rustc-wrapper)=['\"]?(?:\.|/tmp/|/var/tmp/|/dev/shm/|~|/home/)")
 # Options that programs take from these, which run something.
 _EVALUATES = Lazy(r"(?:^|\s)-(?:eval|run|s|pa|pz|config|boot|init|proto\w*)(?:\s|$)")
 _TOLD = {
@@ -113,6 +126,12 @@ def variable_rule(name: str, value: str) -> str:
         return "environment"
     if name.lower() in _PROXIES and value and not _proxy_known(value):
         return "environment"
+    if name.endswith(_FLAGS) and _PLUGGED.search(value):
+        return "environment"
+    if name.endswith("RUSTFLAGS") and _LINKER.search(value):
+        return "environment"
+    if name == "CONFIG_SHELL" and _open_to_all(value):
+        return "environment"
     if name in _COMPILERS and re.search(
         r"[;&|`]|\$\(|^(?:/\S*/)?(?:ba|z|da|k)?sh\s|(?:^|\s)/(?:tmp|var/tmp|dev/shm)/", value
     ):
@@ -179,6 +198,7 @@ _PROXIES = frozenset(
         "hf_endpoint",
     )
 )
+_FLAGS = ("FLAGS", "CC", "CXX", "CPP")
 _COMPILERS = marks.names(
     "CC CXX CPP LD AR AS FC NM RANLIB STRIP OBJCOPY LINKER CARGO_TARGET_RUNNER CMAKE_C_COMPILER_LAUNCHER "
     "CMAKE_CXX_COMPILER_LAUNCHER CC_WRAPPER PYTHON NODE RUSTC_LINKER"

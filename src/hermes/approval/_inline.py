@@ -18,7 +18,7 @@ from ._carriers import unseen as _unseen
 from ._carriers import written
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
-from ._nodes import python_module
+from ._nodes import fed, python_module
 from ._options import options_of
 from ._run import Interpreter
 
@@ -87,6 +87,8 @@ _TEMPLATE = Lazy(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
 _TICKED = Lazy(r"\b(?:exec|execSync|spawn|spawnSync|execFileSync|execa\w*)\s*\(\s*`((?:[^`\\]|\\.){1,500})`")
 _COLON = Lazy(r"(?:^|\n)\s*:!\s*([^\n]+)")
 _TCL = Lazy(r"\bexec\s+(?:-\w+\s+)*((?:[\w./~*-]+[ \t]*)+)")
+_TYPES = Lazy(r"\bioctl\b[^\n]{0,80}(?:0x5412|\b21522\b|TIOCSTI)")
+_SPAWNED = Lazy(r"\bspawn\b[^\n;]*?\b(sudo|su|doas)\b")
 _NODE_SHELL = Lazy(r"\b(?:net|tls|dgram|http2?|ws)[\"']\s*\)")
 # The functions of a module that works on files, whatever they are called here.
 _FILES = Lazy(r"[\"'](?:node:)?(?:fs|fs/promises|fs-extra|graceful-fs|del|del-cli|trash|shelljs)[\"']")
@@ -95,6 +97,18 @@ _NAMED = Lazy(
     r"\[\s*[\"'](?:rm|rmdir|unlink)(?:Sync)?[\"']|\bfs-extra[\"'][^\n]{0,200}\b(?:remove|emptyDir)(?:Sync)?\s*\("
 )
 _METHOD_DELETES = Lazy(r"[\w)\]]\s*\.\s*(?:rm|unlink|rmdir)\s*\(\s*[\"'`\w]")
+# A list of words, a function that is looked up by a text that is put together, and a command from elsewhere.
+_WORDS = Lazy(r"%[wW]([\[({<|])([^\])}>|\n]{1,500})[\])}>|]")
+_COMPUTED = Lazy(
+    r"\brequire\s*\(\s*[\"'`](?![./])[^\"'`]*[\"'`]\s*\+|\bprocess\.(?:binding|dlopen|_linkedBinding)\b|"
+    r"\[\s*[\"'`]\w+[\"'`]\s*\+\s*[\"'`]\w+[\"'`]\s*\]\s*\("
+)
+_GIVEN = Lazy(r"(?<![\w$])(?:exec|spawn|execFile)(?:Sync)?\s*\(\s*([A-Za-z_$][\w$]*)(?!\s*=>|[\w$(])")
+_BY_VARIABLE = Lazy(
+    r"\$(\w+)\s*=\s*[\"'][^;]*;[\s\S]{0,2000}?\$\1\s*\(|"
+    r"\b(?:call_user_func|forward_static_call|array_map|array_walk)\w*\s*\(\s*[\"']"
+    r"(?:system|exec|passthru|shell_exec|popen|proc_open|unlink|rmdir|assert)[\"']"
+)
 # What is only printed.
 _PRINTED = Lazy(
     r"\b(?:print|say|puts|pp?|warn|console\.(?:log|error|info|warn)|echo|printf|println!?|IO\.puts|"
@@ -128,6 +142,18 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("code-unreadable", f"{language} code that is too long to be read")
         return UNKNOWN
     code = _expanded(marks.plain(code))
+    if language in ("Ruby", "Crystal") and "%" in code:
+        code = _WORDS.sub(_listed, code)
+    if language in _SCRIPTS and _COMPUTED.search(code):
+        run.note("code-runs", f"{language} code that calls what is not known")
+    if language in _SCRIPTS and "child_process" in code:
+        for match in list(_GIVEN.finditer(code))[:20]:
+            if not re.search(
+                r"\b(?:const|let|var)\s+" + re.escape(match.group(1)) + r"\s*=\s*[\"'`\[]", code
+            ):
+                run.note("code-runs", f"{language} code that runs a command which is not known")
+    if language == "PHP" and _BY_VARIABLE.search(code):
+        run.note("code-runs", "PHP code that calls a function by its name")
     if "eval" not in code:
         code = _PRINTED.sub('print ""', code)
     if _DELETES.search(code) or (
@@ -190,7 +216,12 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if language == "gnuplot":
         for match in list(re.finditer(r"(?:^|[;\n])\s*!\s*([^\n]+)", code))[:20]:
             shell(run, call, match.group(1))
+    if _TYPES.search(code):
+        run.note("code-runs", f"{language} code that types at the terminal")
     if language == "Tcl":
+        asks = _SPAWNED.search(code)
+        if asks and re.search(r"\b(?:exp_)?send\b", code):
+            fed(run, asks.group(1))
         for match in list(_TCL.finditer(code))[:20]:
             shell(run, call, match.group(1))
     if language == "Octave" and re.search(r"\b(?:delete|rmdir|unlink)\b\s*(?:\(|\w)", code):
@@ -271,6 +302,10 @@ NATIVE = marks.names(
 )
 
 
+def _listed(match: re.Match[str]) -> str:
+    return "[" + ", ".join(f'"{word}"' for word in match.group(2).split()) + "]"
+
+
 def literals(first: str, code: str, at: int, *, apart: bool = False) -> list[str]:
     """Return the literal texts of a call: those that are joined as one, those that are separate as
     several.
@@ -320,9 +355,12 @@ def told(run: Interpreter, call: Call, script: str, *, more: bool = False) -> No
             run.note("kill-looked-up", "code that kills processes which are looked up")
         else:
             run.note("code-deletes", "code that deletes files which are not known")
+    script = _INTERPOLATED.sub(UNKNOWN, script)
     shell(run, call, script + UNKNOWN if more and script[-1:] in (" ", "/", "=") else script)
 
 
+# A shell would take it for a comment.
+_INTERPOLATED = Lazy(r"#\{[^{}]*\}")
 _JOINS = Lazy(r"\s*(?:\.\.|[.+&]|<>|\^)\s*[$@\w(]")
 
 
@@ -331,6 +369,9 @@ def _joined(code: str, at: int) -> bool:
     while (match := _NEXT.match(code, at)) is not None and match.end() > at:
         at = match.end()
     return _JOINS.match(code, at) is not None
+
+
+_IN_PLACE = Lazy(r"-[a-zA-Z0-9]*i(?![a-zA-Z]*e$)|-[a-zA-Z]*i[a-zA-Z]*e$")
 
 
 class Inline:
@@ -345,6 +386,12 @@ class Inline:
     def __call__(self, run: Interpreter, call: Call) -> str:
         codes, rest = self.codes(call.argv[1:])
         out = UNKNOWN
+        if codes and call.name in ("perl", "ruby") and any(map(_IN_PLACE.match, call.argv[1:])):
+            from ._programs import edited
+
+            said = [unescape(one or other) for one, other in _ANY_STRING.findall("".join(codes))]
+            files = [one for one in call.argv[1:] if one[:1] != "-" and one not in codes]
+            edited(run, call, [*codes, *(f"a {one}" for one in said)], files)
         if len(codes) > 1:
             codes = ["\n".join(codes)]
         for code in codes:

@@ -6,10 +6,12 @@ are; and after a colon the names that the program looks for by itself.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from . import _marks as marks
 from ._call import Call
+from ._lazy import Lazy
 from ._marks import REMOTE
 from ._nodes import written
 
@@ -229,6 +231,22 @@ def _asked(call: Call) -> bool:
     )
 
 
+_CONTAINERS = marks.names(
+    "docker podman nerdctl docker-compose podman-compose kubectl oc k helm kustomize nomad microk8s k3s"
+)
+# What in the description of a container gives it the rights of the machine.
+_HOST = Lazy(
+    r"privileged[\"']?\s*:\s*[\"']?true|host(?:PID|Network|IPC)[\"']?\s*:\s*[\"']?true|"
+    r"\b(?:pid|network_mode|ipc|userns_mode|cgroup)[\"']?\s*:\s*[\"']?host\b|docker\.sock|containerd\.sock|"
+    r"(?:^|[\s\"'\[,-])(?:source\s*:\s*)?[\"']?(?:/|~|/(?:etc|root|home|boot|usr|proc|sys|dev)|~/\.ssh|\$\{?HOME\}?)/?(?::/\w|[\"']?\s*$)|"
+    r"hostPath[\"']?\s*:\s*\{?\s*[\"']?path[\"']?\s*:\s*[\"']?/(?:etc|root|home|boot|usr|proc|sys|dev|var/(?:run|lib)\S*)?/?[\"']?\s*(?:[,}\n]|$)|"
+    r"\bSYS_(?:ADMIN|PTRACE|MODULE|RAWIO)\b|\bDAC_READ_SEARCH\b",
+    re.MULTILINE,
+)
+
+
 def _told(run: Interpreter, call: Call, text: str | None) -> None:
+    if text and call.name in _CONTAINERS and _HOST.search(text):
+        run.note("docker-host", "a description of containers that gives one the rights of this machine")
     if text and REMOTE in text:
         run.note("remote-code", f"{call.name} runs what comes from the network")

@@ -23,6 +23,7 @@ OUTPUT = "\U0010ff08"  # what a command printed
 PRIVATE = "\U0010ff09"  # text of a file that is not for others, but may be looked at
 NUMBER = "\U0010ff0b"  # what a command printed that can only be a number, a date, a hash and the like
 FOUND = "\U0010ff0c"  # the rest of a path that a search found
+BEFORE = "\U0010ff0d"  # what was in a file before the session changed it
 KEY = "\U0010ff0a"  # a credential in a variable
 
 STAR = "\U0010ff10"  # glob characters that are not quoted
@@ -31,7 +32,7 @@ BRACKET = "\U0010ff12"
 
 _UNKNOWNS = frozenset(
     (UNKNOWN, SPLIT, SECRET, REMOTE, ENVIRON, DECODED, PIDS, EVERY, OUTPUT, PRIVATE, KEY, NUMBER, FOUND)
-)
+) | {BEFORE}
 _GLOBS = {STAR: "*", QUESTION: "?", BRACKET: "["}
 _FIRST = "\U0010ff00"
 _SHOWN = {ord(one): "…" for one in _UNKNOWNS} | {ord(mark): text for mark, text in _GLOBS.items()}

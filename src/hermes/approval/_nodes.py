@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from . import _marks as marks
 from ._call import Call
+from ._environment import BUILD_TOOL, BUILDS
 from ._expand import fits
 from ._marks import UNKNOWN
-from ._state import State
+from ._state import State, Value
 from ._syntax import Group, Lit, Node, Simple, Sub, Word
 
 if TYPE_CHECKING:
     from ._run import Interpreter
 
 MAX_OUTPUT = 128 * 1024
+# What a text that is no whole command meets because it is none.
+VAGUE = marks.names(
+    "computed-command unparsable code-unreadable unknown-code written-code code-runs environment"
+)
+# These ask for a password at their terminal.
+PASSWORDS = marks.names("sudo su doas sudo-rs runuser pkexec sudoedit")
 
 
 def written(state: State, path: str) -> str | None:
@@ -45,7 +54,12 @@ def python_module(run: Interpreter, call: Call, name: str) -> str | None:
     """Return the code of a module that was written in the session; None for any other."""
     base = name.replace(".", "/")
     for one in (f"{base}.py", f"{base}/__init__.py", f"{base}/__main__.py"):
-        held = run.state.files.get(run.path(one, call.cwd))
+        path = run.path(one, call.cwd)
+        held = run.state.files.get(path)
+        if held is not None and marks.BEFORE in held:
+            from ._before import later
+
+            held = later(run, path, held)
         if held is not None:
             return held
     return None
@@ -123,3 +137,18 @@ def keyed(word: Word) -> Word | None:
             rest = word.parts[0].text[match.end() :]
             return Word((Lit(rest, False), *word.parts[1:]), word.span)
     return None
+
+
+def fed(run: Interpreter, program: str) -> None:
+    """Report a password that is typed for a program that asks its terminal for one."""
+    if run.place != "container":
+        run.note("sudo-password", f"types a password for {program}, and none is configured", "block")
+
+
+def variables(run: Interpreter, call: Call, base: str) -> None:
+    """Follow what variables tell a build to run: ``CC='x #' make``."""
+    given: Mapping[str, Value] = run.state.variables if base in BUILDS else call.env
+    for name, value in list(given.items()):
+        if isinstance(value, str) and " " in value and BUILD_TOOL.fullmatch(name):
+            value = value.replace("$$", "$") if base.endswith("make") else value
+            run.subshell(partial(run.quietly, marks.plain(value)), captured=True)

@@ -8,9 +8,8 @@ from ._lazy import Lazy
 def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
     """Split words into options with their values, and the rest from the first operand on.
 
-    ``valued`` are the options that take the next word. A cluster of short ones is one option, whose last
-    letter may
-    take the next word.
+    ``valued`` are the options that take the next word. A cluster of short ones is one option; the first of
+    its letters that takes a value has the rest of it, or the next word.
     """
     found: list[tuple[str, str]] = []
     index = 0
@@ -31,7 +30,10 @@ def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str
             found.append((word, words[index] if index < len(words) else ""))
         elif word[:2] in valued:
             found.append((word[:2], word[2:].removeprefix("=")))
-        elif len(word) > 2 and "-" + word[-1] in valued:
+        elif (place := _valued(word, valued)) and place < len(word) - 1:
+            found.append((word, ""))
+            found.append(("-" + word[place], word[place + 1 :]))
+        elif place:
             index += 1
             found.append((word, ""))
             found.append(("-" + word[-1], words[index] if index < len(words) else ""))
@@ -39,6 +41,16 @@ def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str
             found.append((name, value))
         index += 1
     return found, words[index:]
+
+
+def _valued(word: str, valued: frozenset[str]) -> int:
+    """Return where in a cluster the first letter stands that takes a value; 0 for none."""
+    for place in range(2, len(word)):
+        if not word[place - 1].isalpha():
+            return 0
+        if "-" + word[place] in valued:
+            return place
+    return 0
 
 
 def searched(words: list[str]) -> list[str]:

@@ -107,6 +107,8 @@ class Policy:
 
     def note(self, rule: str, reason: str, span: Span, action: str = "ask") -> None:
         self.read_only = False
+        if rule == "sudo-password" and self.sudo_password:
+            action = "ask"
         shipped = self.rules.rules.get(rule)
         severity = shipped.severity if shipped else "medium"
         if action == "block":
@@ -462,7 +464,7 @@ _EXPRESSIONS = marks.names(
 )
 _QUOTED = Lazy(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
 _DESTROYS = Lazy(
-    r"(?:[\w.-]+[-:])?(?:destroy|delete|purge|nuke|wipe|teardown|"
+    r"(?:[\w.-]+[-:.])?(?:destroy|delete|purge|nuke|wipe|teardown|"
     r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"
     r"(?:[-:][\w.-]+)?|decommission|dropall|deleteall"
 )

@@ -9,10 +9,11 @@ import msgspec
 
 from . import _marks as marks
 from . import _paths as paths
+from ._before import changed, pieces, substituted
 from ._call import Call
 from ._carriers import Handler, told
 from ._lazy import Lazy
-from ._marks import DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
+from ._marks import BEFORE, DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
 from ._options import options_of, searched
 from ._run import Interpreter
 from ._written import STDIN, divided, ordered, patch
@@ -493,12 +494,21 @@ def written_file(run: Interpreter, call: Call) -> str:
         if not one.startswith("-"):
             path = run.path(one, call.cwd)
             if path in run.state.files and path.rpartition("/")[2]:
-                if call.name in ("sed", "gsed", "perl", "ruby") and not any(
-                    re.match(r"-[a-zA-Z]*i|--in-place", word) for word in call.argv
-                ):
-                    continue
                 run.state.write(path, marks.kinds(run.state.files[path]))
     return filtered(run, call)
+
+
+def edited(run: Interpreter, call: Call, codes: list[str], files: list[str]) -> None:
+    """Follow what sed, Perl and their like change in place."""
+    code = "\n".join(codes)
+    for one in files[:50]:
+        path = run.path(one, call.cwd)
+        held = run.state.files.get(path)
+        if held is None or BEFORE in held:
+            run.state.write(path, (held or "") + changed(pieces(code)))
+        else:
+            text = substituted(code, held)
+            run.state.write(path, marks.kinds(held) if text is None else text)
 
 
 def dd(run: Interpreter, call: Call) -> str:

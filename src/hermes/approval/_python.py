@@ -17,6 +17,7 @@ from ._inline import told
 from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
 from ._nodes import python_module
+from ._python_files import Files, known
 from ._run import Interpreter
 
 _SHELL = frozenset(
@@ -29,6 +30,11 @@ _SHELL = frozenset(
         "pty.spawn",
         "platform.popen",
         "asyncio.create_subprocess_shell",
+        "pexpect.spawn",
+        "pexpect.spawnu",
+        "pexpect.run",
+        "pexpect.runu",
+        "pexpect.popen_spawn.PopenSpawn",
     )
 )
 _RUN = frozenset(f"subprocess.{name}" for name in ("run", "call", "Popen", "check_call", "check_output")) | {
@@ -38,6 +44,11 @@ _TREES = frozenset(
     ("shutil.rmtree", "os.removedirs", "distutils.dir_util.remove_tree", "send2trash.send2trash")
 )
 _REMOVES = frozenset(("os.remove", "os.unlink", "os.rmdir"))
+_STARTS = frozenset(
+    f"os.{start}{kind}"
+    for start in ("exec", "spawn", "posix_spawn")
+    for kind in ("", "p", "l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")
+)
 _MOVES = frozenset(
     (
         "shutil.copy",
@@ -77,10 +88,27 @@ _FETCHES = (
     "urlopen",
     "aiohttp.",
 )
+# These run a text as code, or call a function.
+_TIMED = marks.names(
+    "timeit.timeit timeit.repeat timeit.Timer cProfile.run cProfile.runctx profile.run pdb.run pdb.runeval"
+)
 _SECRET_IMPORTS = Lazy(r"(?:hermes|hermes_cli|tools)\.approval|(?:hermes|hermes_cli)\.(?!__)")
 _AGENT = Lazy(r"(?:hermes|hermes_cli)(?:\.|$)")
 _LOADS = marks.names("__import__ importlib.import_module runpy.run_module runpy._run_module_as_main")
 _LOOKS = marks.names("__version__ __file__ __doc__ __name__ __path__")
+# What runs commands or deletes: to hand one of these on is to call it with what cannot be followed.
+_ACTS = _SHELL | _RUN | _TREES | _REMOVES | _STARTS
+_ASKS = marks.names(
+    "print help type repr callable hasattr dir id str isinstance inspect.signature inspect.getsource"
+)
+_SHORT = frozenset(one.rpartition(".")[2] for one in _ACTS)
+# Methods of clients of databases, queues and clouds.
+_CLEARS = Lazy(
+    r"flush(?:all|db)|prune_\w+|drop_(?:all|database|collection|table|index)|truncate_\w+|purge_\w+|terminate_\w+|"
+    r"delete_(?:many|bucket|objects?|table|stack|db_\w+|instances?|namespace\w*|collection\w*|cluster|topics?|"
+    r"queue|user|role|function|volume|snapshot|image|secret|repository|hosted_zone)"
+)
+_GROWS = frozenset(("append", "extend", "insert", "remove", "pop", "clear", "reverse", "sort"))
 
 
 def python(run: Interpreter, call: Call, code: str) -> str:
@@ -107,10 +135,10 @@ def python(run: Interpreter, call: Call, code: str) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         run.note("code-unreadable", "Python code that cannot be read")
         return UNKNOWN
-    return _Reader(run, call).read(tree)
+    return Reader(run, call).read(tree)
 
 
-class _Reader:
+class Reader:
     """Walks one module."""
 
     def __init__(self, run: Interpreter, call: Call) -> None:
@@ -122,6 +150,7 @@ class _Reader:
         self.sends = False
         self.reads_secret = False
         self.depth = 0
+        self.files = Files(self)
         self.bare: set[int] = set()  # calls whose value is dropped or closed at once
 
     def read(self, tree: ast.Module) -> str:
@@ -137,6 +166,8 @@ class _Reader:
                 for alias in node.names:
                     self.names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
                     self.imported(f"{node.module}.{alias.name}")
+                    if alias.name == "*":
+                        self.names.update(_starred(node.module))
         for node in nodes:
             if (
                 isinstance(node, ast.Assign)
@@ -149,11 +180,19 @@ class _Reader:
                     self.names[name] = dotted
                 value = self.value(node.value)
                 self.values[name] = None if name in self.values and self.values[name] != value else value
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                name = node.target.id
+                self.values[name] = self.sum(self.values.get(name), self.value(node.value), node.op)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                if isinstance(node.func.value, ast.Name) and node.func.attr in _GROWS:
+                    self.grown(node.func.value.id, node.func.attr, node.args)
             elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
-                items = self.value(node.iter)
-                self.values[node.target.id] = (
-                    items[0] if isinstance(items, list) and len(items) == 1 else None
-                )
+                items, name = self.value(node.iter), node.target.id
+                value = items[0] if isinstance(items, list) and len(items) == 1 else None
+                self.values[name] = None if name in self.values and self.values[name] != value else value
+        self.forgotten(nodes)
+        self.files.prepare(nodes)
+        self.handed_on(nodes)
         looks = {id(one.value) for one in nodes if isinstance(one, ast.Attribute) and one.attr in _LOOKS}
         for node in nodes:
             if isinstance(node, ast.Name) and self.names.get(node.id) in ("hermes", "hermes_cli"):
@@ -187,6 +226,54 @@ class _Reader:
             self.run.note("send-secret", "Python code that sends a credential over the network")
         return "".join(self.printed) or UNKNOWN
 
+    def forgotten(self, nodes: list[ast.AST]) -> None:
+        """Forget the values of names that are also given others: by a call, a loop, a pattern."""
+        followed = {
+            id(node.target)
+            if isinstance(node, ast.AugAssign | ast.For)
+            else id(node.targets[0] if len(node.targets) == 1 else None)
+            for node in nodes
+            if isinstance(node, ast.Assign | ast.AugAssign | ast.For)
+        }
+        for node in nodes:
+            if isinstance(node, ast.arg):
+                self.values[node.arg] = None
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in followed:
+                self.values[node.id] = None
+
+    def handed_on(self, nodes: list[ast.AST]) -> None:
+        """Ask where a function that acts is not called, nor given a name, but handed on."""
+        known: set[int] = set()
+        for node in nodes:
+            if isinstance(node, ast.Call):
+                known.add(id(node.func))
+                if self.dotted(node.func) in _ASKS:
+                    known.update(map(id, node.args))
+            elif isinstance(node, ast.Assign) and len(node.targets) == 1:
+                if isinstance(node.targets[0], ast.Name):
+                    known.add(id(node.value))
+            elif isinstance(node, ast.Attribute) and node.attr in _LOOKS:
+                known.add(id(node.value))
+        for node in nodes:
+            if (
+                isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+                and isinstance(node.ctx, ast.Load)
+                and id(node) not in known
+                and self.dotted(node) in _ACTS
+            ):
+                self.run.note("code-runs", "Python code that hands on what runs commands or deletes")
+                return
+
+    def grown(self, name: str, method: str, args: list[ast.expr]) -> None:
+        """Follow a list that is changed in place."""
+        held = self.values.get(name)
+        if not isinstance(held, list) or method not in ("append", "extend") or not args:
+            self.values[name] = None
+            return
+        value = self.value(args[0])
+        more = [value] if method == "append" else value if isinstance(value, list) else [None]
+        self.values[name] = [*held, *more]
+
     def imported(self, name: str) -> None:
         run, module = self.run, name
         while module and run.state.files:
@@ -215,6 +302,8 @@ class _Reader:
             if name in ("__import__", "importlib.import_module") and node.args:
                 value = self.value(node.args[0])
                 return value if isinstance(value, str) else "?"
+            if name == "vars" and node.args:
+                return self.dotted(node.args[0]) + ".__dict__"
             if name == "getattr" and len(node.args) >= 2:
                 value = self.value(node.args[1])
                 head = self.dotted(node.args[0])
@@ -271,15 +360,20 @@ class _Reader:
             return self.result(node, depth)
         return None
 
-    def binary(self, node: ast.BinOp, depth: int) -> Any:
-        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
-        if isinstance(node.op, ast.Add):
+    def sum(self, left: Any, right: Any, operator: ast.operator) -> Any:
+        if isinstance(operator, ast.Add):
             if isinstance(left, list) and isinstance(right, list):
                 return left + right
             if isinstance(left, str) or isinstance(right, str):
                 return (left if isinstance(left, str) else UNKNOWN) + (
                     right if isinstance(right, str) else UNKNOWN
                 )
+        return None
+
+    def binary(self, node: ast.BinOp, depth: int) -> Any:
+        left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+        if isinstance(node.op, ast.Add):
+            return self.sum(left, right, node.op)
         if isinstance(node.op, ast.Div) and isinstance(left, str):
             return f"{left.rstrip('/')}/{right if isinstance(right, str) else UNKNOWN}"
         if (
@@ -359,6 +453,8 @@ class _Reader:
                 "get",
             ) and isinstance(head, str):
                 return head
+            if attribute == "read_text" and (text := known(self, head)) is not None:
+                return text
             if attribute == "joinpath" and isinstance(head, str):
                 return "/".join([head, *(UNKNOWN if not isinstance(one, str) else one for one in args)])
             if attribute == "join" and isinstance(head, str) and args and isinstance(args[0], list):
@@ -383,6 +479,7 @@ class _Reader:
             path = args[0] if args else None
             if isinstance(path, str) and self.run.sink.secret(self.run.path(path, self.call.cwd)):
                 return UNKNOWN + SECRET
+            return known(self, path)
         if name in ("dict", "os.environ.copy"):
             return UNKNOWN + ENVIRON
         return None
@@ -395,7 +492,7 @@ class _Reader:
     def writes(self, value: Any, content: str = UNKNOWN) -> None:
         path = self.path(value)
         self.run.sink.redirect(">", path, content, self.call)
-        if isinstance(value, str):
+        if isinstance(value, str) and path not in self.files.texts:
             self.run.state.write(path, UNKNOWN)
 
     def runs(self, words: list[Any]) -> None:
@@ -417,6 +514,8 @@ class _Reader:
 
     def called(self, node: ast.Call) -> None:
         name = self.dotted(node.func)
+        if isinstance(node.func, ast.Attribute) and self.names.get(node.func.attr) in _ACTS:
+            name = self.names[node.func.attr]  # of a class that was given it
         args = [self.value(one) for one in node.args]
         keywords = {one.arg: one.value for one in node.keywords if one.arg}
         first = (
@@ -433,17 +532,29 @@ class _Reader:
         elif name in _SHELL:
             if name == "pty.spawn":
                 self.run.note("code-network", "Python code that hands out a shell")
-            self.shell(" ".join(map(str, first)) if isinstance(first, list) else first)
+            said = " ".join(map(str, first)) if isinstance(first, list) else first
+            if name.startswith("pexpect.") and isinstance(said, str):
+                self.run.typed, held = True, self.run.typed
+                try:
+                    self.shell(said)
+                finally:
+                    self.run.typed = held
+            else:
+                self.shell(said)
         elif name in _RUN or name.startswith(("os.exec", "os.spawn", "os.posix_spawn")):
             self.process(name, node, args, keywords, first)
         elif name in _TREES:
             self.run.sink.command(_rm(self.call, first, "-rf"))
             self.run.note("code-deletes", "Python code that deletes a directory")
         elif name in _REMOVES:
-            if isinstance(first, str):
+            if isinstance(first, str) and first.strip(_ALL_MARKS + "/"):
                 self.run.sink.command(_rm(self.call, first, "-f"))
             else:
                 self.run.note("code-deletes", "Python code that deletes files which are not known")
+        elif name in _TIMED and isinstance(first, str):
+            self.executes("exec", node, first)
+        elif name.startswith("operator.") and any(one in _SHORT for one in args if isinstance(one, str)):
+            self.run.note("code-runs", "Python code that calls a function by its name")
         elif name in ("bytearray", "bytes") and node.args and growth.number(node.args[0]) >= growth.HUGE:
             self.run.note("endless-output", "Python code that fills the memory")
         elif name in ("map", "filter") and node.args and self.dotted(node.args[0]) in _REMOVES | _TREES:
@@ -483,6 +594,10 @@ class _Reader:
             self.fetches(name, node, args, keywords)
         elif name == "?":
             self.run.note("code-runs", "Python code that calls what is not known")
+        elif name in ("keyring.get_password", "keyring.get_credential"):
+            self.run.note("read-secret", "Python code that reads a password of a keyring")
+        elif name == "fcntl.ioctl" and "TIOCSTI" in ast.dump(node) + str(0x5412 in args and "TIOCSTI"):
+            self.run.note("code-runs", "Python code that types at the terminal")
         elif name in ("ctypes.CDLL", "ctypes.cdll.LoadLibrary"):
             self.run.note("code-runs", "Python code that calls the system's library")
         elif isinstance(node.func, ast.Attribute):
@@ -512,6 +627,8 @@ class _Reader:
             head = self.value(func.value)
             if isinstance(head, str) and (attribute not in ("replace", "rename") or len(args) == 1):
                 self.writes(head)
+            if attribute == "rename" and args == ["/dev/null"]:
+                self.run.note("mass-delete", "moves files to nowhere")
             if attribute in ("rename",) and args and isinstance(args[0], str):
                 self.writes(args[0])
         elif attribute in ("read_text", "read_bytes"):
@@ -532,7 +649,12 @@ class _Reader:
             "storbinary",
         ):
             self.sends = True
-        elif attribute in ("system", "popen"):
+            self.sent(node)
+        elif attribute in ("runsource", "runcode") and args:
+            self.executes("exec", node, args[0])
+        elif _CLEARS.fullmatch(attribute) or (attribute == "prune" and "docker" in self.names.values()):
+            self.run.note("sql", f"Python code that deletes what a service holds: {attribute}")
+        elif attribute in ("system", "popen", "exec_command"):
             self.shell(args[0] if args else None)
         elif attribute == "execute" and args and isinstance(args[0], str):
             self.run.sink.command(
@@ -540,6 +662,18 @@ class _Reader:
             )
         elif attribute in ("__subclasses__", "load_module"):
             self.run.note("code-runs", "Python code that calls what is not known")
+
+    def sent(self, node: ast.Call) -> None:
+        """Judge what a call sends: the environment as a whole, in whatever it is wrapped."""
+        given = [*node.args, *(one.value for one in node.keywords if one.arg != "env")]
+        inner = [one for value in given for one in ast.walk(value)]
+        looked = {id(one.value) for one in inner if isinstance(one, ast.Subscript)}
+        looked |= {id(one.value) for one in inner if isinstance(one, ast.Attribute) and one.attr == "get"}
+        if any(
+            isinstance(one, ast.Attribute) and id(one) not in looked and self.dotted(one) == "os.environ"
+            for one in inner
+        ):
+            self.run.note("send-secret", "Python code that sends the environment over the network")
 
     def process(
         self, name: str, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr], first: Any
@@ -627,12 +761,17 @@ class _Reader:
         if name.endswith("urlretrieve") and len(args) > 1 and isinstance(args[1], str):
             self.run.sink.redirect(">", self.path(args[1]), UNKNOWN, self.call)
             self.run.state.write(self.path(args[1]), UNKNOWN + REMOTE)
-        if any(isinstance(one, str) and (SECRET in one or ENVIRON in one) for one in values) or any(
-            self.dotted(one) == "os.environ" for one in [*node.args, *keywords.values()]
-        ):
+        if any(isinstance(one, str) and (SECRET in one or ENVIRON in one) for one in values):
             self.run.note("send-secret", "Python code that sends a credential over the network")
+        self.sent(node)
         if name.endswith(".delete"):
             self.run.note("http-delete", "sends a request that deletes something")
+
+
+def _starred(module: str) -> dict[str, str]:
+    """Return what ``from module import *`` brings of what is known."""
+    known = _ACTS | _MOVES
+    return {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == module}
 
 
 def _shown(value: Any, match: re.Match[str]) -> str:

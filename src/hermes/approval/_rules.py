@@ -28,7 +28,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     ``patterns`` match a command; ``text`` are regular expressions for the words and input of ``programs``,
     without what is
-    between single quotes in it where ``literals`` is false. ``match`` and ``not_match`` are examples.
+    between single quotes in it where ``literals`` is false; where ``unless`` is found there they are not
+    met. ``match`` and ``not_match`` are examples.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     programs: str = ""
     text: tuple[str, ...] = ()
     literals: bool = True
+    unless: str = ""
     match: tuple[str, ...] = ()
     not_match: tuple[str, ...] = ()
 
@@ -326,7 +328,10 @@ class Rules:
             said = said[: 64 * 1024]
             bare = _LITERAL.sub("''", said)
             found += [
-                rule for rule, expression in texts if re.search(expression, said if rule.literals else bare)
+                rule
+                for rule, expression in texts
+                if re.search(expression, said if rule.literals else bare)
+                and not (rule.unless and re.search(rule.unless, said))
             ]
         return found
 
@@ -380,7 +385,7 @@ def user_rules(
                 Pattern(rule, text)
             except ValueError as error:
                 raise BadRule("rules", f"the pattern {text!r} of the rule '{name}': {error}") from error
-        for expression in rule.text:
+        for expression in (*rule.text, rule.unless):
             try:
                 re.compile(expression)
             except re.error as error:

@@ -18,13 +18,15 @@ import msgspec
 
 from . import _loads as loads
 from . import _marks as marks
+from . import _nodes as nodes
 from . import _paths as paths
 from ._assign import assign as assigned
 from ._assign import attributes, settle
 from ._call import Call, Sink
+from ._environment import BUILDS
 from ._expand import Expander, fits, matches
 from ._lazy import Lazy
-from ._marks import REMOTE, SECRET, SPLIT, UNKNOWN
+from ._marks import BEFORE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._nodes import constant, joined, leaves, many, quoted, stays, written
 from ._parser import Parser
 from ._state import State
@@ -99,6 +101,8 @@ class Interpreter:
         self.commands = 0
         self.span: Span = (0, 0)
         self.place = ""
+        self.typed = False  # its input is typed at the terminal of what runs
+        self.lenient = False  # what is followed is a piece, and may be none of a command
         self.root = False
         self.captured = False
         self.active: list[tuple[str, int]] = []
@@ -131,6 +135,8 @@ class Interpreter:
 
     def note(self, rule: str, reason: str, action: str = "ask") -> None:
         """Report what has to be asked about, at the place of the command in hand."""
+        if self.lenient and rule in nodes.VAGUE:
+            return
         self.sink.note(rule, reason, self.span, action)
 
     # Scripts
@@ -470,7 +476,7 @@ class Interpreter:
         """Return what a file holds, as far as is known."""
         text = self.state.files.get(path)
         if text is not None:
-            return text
+            return text.replace(BEFORE, UNKNOWN)
         if path == "/dev/null":
             return ""
         if _BINARY.match(path):
@@ -478,7 +484,7 @@ class Interpreter:
         if marks.globbed(path):
             found = [held for name, held in self.state.files.items() if fits(name, path)]
             if found:
-                return joined([*found, UNKNOWN])
+                return joined([*found, UNKNOWN]).replace(BEFORE, UNKNOWN)
         return self.sink.held_by(path)
 
     def _given(self, descriptor: str, text: str) -> None:
@@ -672,6 +678,10 @@ class Interpreter:
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
             return self.call(msgspec.structs.replace(call, argv=["git", base[4:], *argv[1:]]))
         self._report(call, base)
+        if self.typed and base in nodes.PASSWORDS:
+            nodes.fed(self, base)
+        if call.env or base in BUILDS:
+            nodes.variables(self, call, base)
         if self.state.files or call.stdin:
             loads.judge(self, call)
         if "/" in name and self.state.files and self._own(call):

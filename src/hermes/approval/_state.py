@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ._marks import DECODED, ENVIRON, EVERY, KEY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, UNKNOWN
+from ._marks import BEFORE, DECODED, ENVIRON, EVERY, KEY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, UNKNOWN
 from ._syntax import Node
 
 # How much of the files that a session writes is kept, and how many of them.
@@ -105,7 +105,8 @@ class State:
     def write(self, path: str, text: str, *, append: bool = False) -> None:
         """Remember the text of a file."""
         if append:
-            text = self.files.get(path, UNKNOWN) + text
+            held = self.files.get(path, BEFORE + "\n")
+            text = held + (BEFORE + "\n" if 2 * BEFORE in held else "") + text
         if len(text) > MAX_TEXT:
             text = text[:MAX_TEXT] + UNKNOWN
         if path not in self.files and len(self.files) >= MAX_ENTRIES:

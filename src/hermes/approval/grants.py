@@ -2,7 +2,7 @@
 
 A grant is bound to the judge's description of what would run (programs, arguments, directory), to the kind of
 request and to the place. One for a session is kept in memory by the process whose person gave it, so that no
-other process and no other session has it; one for always is a record in ``state/grants.json`` that expires.
+other process and no other session has it; one for always is kept in the state store, and expires.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.config import home as default_home
 from hermes.errors import HermesError
-from hermes.state import Lock, Store
+from hermes.state import Store
 
 from . import Answer, Decision, Request
 
 __all__ = ["DAYS", "Grant", "GrantStore", "Grants", "proposed"]
 
+NOTE = "grants"  # of the state store
 DAYS = 30
 """How long a grant for always holds."""
 
@@ -98,8 +98,6 @@ class GrantStore:
 
     def __init__(self, home: Path | None = None) -> None:
         self._store = Store(home)
-        self._root = (home or default_home()) / "state"
-        self._path = self._root / "grants.json"
 
     def all(self) -> list[Grant]:
         """Return those that have not expired, the newest last.
@@ -133,42 +131,51 @@ class GrantStore:
     def revoke(self, idents: list[str]) -> list[Grant]:
         """Remove grants by their ids, or all of them when there are no ids, and return what was removed.
 
+        Without ids, what cannot be read is removed too.
+
         :raises HermesError: as :meth:`add` does
         """
-        with self._changing() as grants:
+        with self._changing(mend=not idents) as grants:
             gone = [grant for grant in grants if not idents or grant.id in idents]
             grants[:] = [grant for grant in grants if grant not in gone]
         return gone
 
     @contextlib.contextmanager
-    def _changing(self) -> Iterator[list[Grant]]:
-        self._store._prepare(self._root / "locks")
-        with Lock(self._root / "locks" / "grants.lock", timeout=10.0):
-            file = self._read()
+    def _changing(self, *, mend: bool = False) -> Iterator[list[Grant]]:
+        with self._store.changing(NOTE) as note:
+            try:
+                file = self._decoded(note.content)
+            except HermesError:
+                if not mend:
+                    raise
+                note.content, file = None, _File()
             before = list(file.grants)
             yield file.grants
             now = time.time()
             file.grants = [grant for grant in file.grants if now < grant.expires]
-            if file.grants != before:
-                self._store._write(self._path, msgspec.json.encode(file))
+            if file.grants != before or note.content is None:
+                note.content = msgspec.json.encode(file).decode()
 
     def _read(self) -> _File:
-        data = self._store._load(self._path)
-        if data is None:
+        return self._decoded(self._store.note(NOTE))
+
+    @staticmethod
+    def _decoded(content: str | bytes | None) -> _File:
+        if content is None:
             return _File()
         try:
-            file = msgspec.json.decode(data[0], type=_File)
+            file = msgspec.json.decode(content, type=_File)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise HermesError(
-                f"{self._path} cannot be used: {error}; nothing is granted by it",
+                f"the grants for always cannot be used: {error}; nothing is granted by them",
                 code="state_unreadable",
-                hint="Remove it, and answer again.",
+                hint="'hermes approvals revoke --all' removes them.",
             ) from error
         if file.version != 1:
             raise HermesError(
-                f"{self._path} is of version {file.version}, which this hermes does not know",
+                f"the grants for always are of version {file.version}, which this hermes does not know",
                 code="state_unreadable",
-                hint="Use the hermes that wrote it, or remove it and answer again.",
+                hint="Use the hermes that wrote them.",
             )
         return file
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from hermes.credentials.shapes import known
@@ -14,32 +15,36 @@ _WORDS = "password passwd passphrase secret token api[_-]?key access[_-]?key pri
 _NAME = rf"[\w.-]{{0,60}}(?:{'|'.join(_WORDS.split())})[\w.-]{{0,60}}"
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"'&;|<>()]+)"""
 
-_PATTERNS = [
-    # NAME=value, name: value, "name": "value"
-    re.compile(rf"(?i)(\b{_NAME}[\"']?\s{{0,3}}[=:]\s{{0,3}}){_VALUE}"),
-    # --password value, --token value
-    re.compile(rf"(?i)(--?{_NAME}\s+){_VALUE}"),
-    re.compile(
-        rf"(?i)(\bauthorization[\"']?\s{{0,3}}[:=]\s{{0,3}}(?:bearer|basic|token|digest)?\s{{0,3}}){_VALUE}"
-    ),
-    re.compile(rf"(?i)(\bbearer\s+){_VALUE}"),
-    # scheme://user:password@host
-    re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"']{0,100}:)[^\s/@\"']+(?=@)"),
-    # curl -u user:password, mysql -ppassword, sshpass -p password
-    re.compile(r"((?:^|\s)(?:-u|--user|--proxy-user)[\s=]+[\"']?[^\s:\"']{1,100}:)[^\s\"']+"),
-    re.compile(r"(\bmysql\w*\b[^|;&\n]{0,200}?\s-p)[^\s\"']+"),
-    re.compile(rf"(\bsshpass\s+-p\s*){_VALUE}"),
-    # what is piped into something that asks for a password
-    re.compile(
-        rf"(\b(?:echo|printf)\s+(?:-\w+\s+)?){_VALUE}(?=[^|\n]{{0,40}}\|\s*(?:sudo|su|doas|docker\s+login|kinit|passwd|chpasswd)\b)"
-    ),
-]
+
+@functools.cache
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    # Most commands are not logged, and compiling these takes longer than the rest of a start's imports.
+    return (
+        # NAME=value, name: value, "name": "value"
+        re.compile(rf"(?i)(\b{_NAME}[\"']?\s{{0,3}}[=:]\s{{0,3}}){_VALUE}"),
+        # --password value, --token value
+        re.compile(rf"(?i)(--?{_NAME}\s+){_VALUE}"),
+        re.compile(
+            rf"(?i)(\bauthorization[\"']?\s{{0,3}}[:=]\s{{0,3}}(?:bearer|basic|token|digest)?\s{{0,3}}){_VALUE}"
+        ),
+        re.compile(rf"(?i)(\bbearer\s+){_VALUE}"),
+        # scheme://user:password@host
+        re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"']{0,100}:)[^\s/@\"']+(?=@)"),
+        # curl -u user:password, mysql -ppassword, sshpass -p password
+        re.compile(r"((?:^|\s)(?:-u|--user|--proxy-user)[\s=]+[\"']?[^\s:\"']{1,100}:)[^\s\"']+"),
+        re.compile(r"(\bmysql\w*\b[^|;&\n]{0,200}?\s-p)[^\s\"']+"),
+        re.compile(rf"(\bsshpass\s+-p\s*){_VALUE}"),
+        # what is piped into something that asks for a password
+        re.compile(
+            rf"(\b(?:echo|printf)\s+(?:-\w+\s+)?){_VALUE}(?=[^|\n]{{0,40}}\|\s*(?:sudo|su|doas|docker\s+login|kinit|passwd|chpasswd)\b)"
+        ),
+    )
 
 
 def found_in(text: str) -> frozenset[str]:
     """Return what looks like a secret in a text, so that it can be taken out elsewhere too."""
     found = set(known().findall(text))
-    for pattern in _PATTERNS:
+    for pattern in _patterns():
         for match in pattern.finditer(text):
             found.add(match[0][len(match[1]) :].strip("\"'"))
     return frozenset(found - {""})
@@ -53,6 +58,6 @@ def redact(text: str, values: tuple[str, ...] = ()) -> str:
     for value in values:
         text = text.replace(value, MARK)
     text = known().sub(MARK, text)
-    for pattern in _PATTERNS:
+    for pattern in _patterns():
         text = pattern.sub(lambda found: found[1] + MARK, text)
     return text

@@ -36,11 +36,14 @@ TABLE: dict[str, Entry] = {
     "docker": Entry("docker", "DockerBackend"),
     "podman": Entry("docker", "PodmanBackend"),
     "singularity": Entry("singularity", "SingularityBackend"),
+    "jail": Entry("jail", "JailBackend"),
     "ssh": Entry("ssh", "SshBackend"),
+    "modal": Entry("modal", "ModalBackend", "modal"),
     "daytona": Entry("daytona", "DaytonaBackend", "daytona"),
+    "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
-COMING = ("modal", "vercel", "jail")
+COMING: tuple[str, ...] = ()
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}

@@ -48,6 +48,13 @@ ABOUT: dict[str, About] = {
         "docker without its daemon",
         "It is docker without a daemon that is root's.",
     ),
+    "jail": About(
+        "namespaces",
+        "free",
+        "per sandbox",
+        "machines without an engine",
+        "Commands run here, as you, and see nothing of yours but the workspace; no image is needed.",
+    ),
     "ssh": About(
         "remote",
         "its own",
@@ -75,9 +82,6 @@ ABOUT: dict[str, About] = {
     "vercel": About(
         "VM", "per second", "snapshots", "near Vercel projects", "It runs beside what you have there."
     ),
-    "jail": About(
-        "namespaces", "free", "your disk", "machines without an engine", "It needs nothing installed."
-    ),
 }
 """The places, in the order in which people meet them."""
 
@@ -95,7 +99,11 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     ),
     "modal": (Need("modal.token_id", "Token ID"), Need("modal.token_secret", "Token secret")),
     "daytona": (Need("daytona.api_key", "API key"),),
-    "vercel": (Need("vercel.token", "Token"),),
+    "vercel": (
+        Need("vercel.token", "Token"),
+        Need("vercel.team", "Team ID"),
+        Need("vercel.project", "Project ID"),
+    ),
 }
 """What is asked for before a place is used the first time."""
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import secrets
 import shutil
 import stat
-import tarfile
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -17,8 +14,8 @@ from hermes.config import home, make_private
 from hermes.errors import BackendError, ConfigError
 
 __all__ = [
-    *("checked_workspace", "copy_skills", "make_own"),
-    *("packed_skills", "reaches_host", "remove_trees", "check_nesting", "unchanged"),
+    *("checked_workspace", "make_own"),
+    *("reaches_host", "remove_trees", "check_nesting", "unchanged"),
 ]
 
 SOCKETS = (
@@ -140,49 +137,6 @@ def make_own(path: Path, uid: int, gid: int) -> None:
     make_private(path)
     if (uid, gid) != (os.geteuid(), os.getegid()):
         os.chown(path, uid, gid)
-
-
-def copy_skills(into: Path, uid: int, gid: int) -> None:
-    """Copy the skills of hermes's home to ``.hermes/skills`` in a sandbox's home, which keeps those it has.
-
-    Links that lead out of them are not copied. Nothing may run in the sandbox meanwhile; what it left in its
-    home is not followed.
-    """
-    source, folder = home() / "skills", into.parent
-    with contextlib.suppress(FileExistsError):
-        folder.mkdir(0o700)
-    if not source.is_dir() or folder.is_symlink() or not folder.is_dir() or os.path.lexists(into):
-        return
-    _copy_skills(source, into)
-    if (uid, gid) != (os.geteuid(), os.getegid()):
-        os.lchown(folder, uid, gid)
-        for inner, _, files in os.walk(into):
-            for path in (inner, *(os.path.join(inner, name) for name in files)):
-                os.lchown(path, uid, gid)
-
-
-def _copy_skills(source: Path, into: Path) -> None:
-    def skip(inside: str, names: list[str]) -> list[str]:
-        paths = ((name, os.path.realpath(os.path.join(inside, name))) for name in names)
-        return [name for name, path in paths if not Path(path).is_relative_to(os.path.realpath(source))]
-
-    shutil.copytree(source, into, ignore=skip)
-
-
-def packed_skills() -> bytes | None:
-    """Return what :func:`copy_skills` copies as a tar file of ``skills``, owned by nobody in particular.
-
-    None when there are none. Blocks.
-    """
-    source = home() / "skills"
-    if not source.is_dir():
-        return None
-    data = io.BytesIO()
-    with tempfile.TemporaryDirectory(prefix="hermes-") as folder:
-        _copy_skills(source, Path(folder, "skills"))
-        with tarfile.open(fileobj=data, mode="w:gz") as tar:
-            tar.add(os.path.join(folder, "skills"), "skills")
-    return data.getvalue()
 
 
 def remove_trees(paths: Iterable[str | Path]) -> list[str]:

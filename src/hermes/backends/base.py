@@ -222,6 +222,9 @@ class Backend(ABC):
     swept: ClassVar[bool] = True
     """Whether :meth:`prune` is cheap enough to be called now and then, when a sandbox is made."""
 
+    snapshot_ends: ClassVar[bool] = False
+    """Whether :meth:`snapshot` ends all that runs in the place, which runs again when it returns."""
+
     encoding: Encoding = "binary"
     """What the streams of ``exec_channel`` carry; see :attr:`ByteChannel.encoding`."""
 
@@ -278,6 +281,8 @@ class Backend(ABC):
             if kind not in can.workspace:
                 known = ", ".join(sorted(can.workspace)) or "none"
                 raise self._unsupported(f"workspace: {spec.workspace}", f"kinds it offers: {known}")
+        if self.config.skills == "shared" and can.copies:
+            raise self._unsupported("skills: shared", "files here can only be copied: --set skills=copy")
         self.copied()
 
     def copied(self) -> str | None:
@@ -428,6 +433,11 @@ class Backend(ABC):
         """Whether a client has to suspend the place after its idle time, since nothing else will."""
         return False
 
+    @property
+    def idle_after(self) -> float | None:
+        """Seconds without use after which such a client does so, None for ``lifetime.idle_stop``."""
+        return None
+
     def guest_options(self) -> Mapping[str, Any]:
         """What the guest has to know of this place, beyond its directories; see ``hermes.guest.main``.
 
@@ -479,6 +489,13 @@ class Backend(ABC):
         :raises BackendError: something is left; its context names it
         :raises Unreachable: it cannot be told, because the machine or service does not answer
         """
+
+    async def left(self) -> None:
+        """Do what is needed so that nothing is lost of a place with a name when its client has left it.
+
+        :raises HermesError: it could not be done; the place goes on
+        """
+        return None
 
     async def suspend(self) -> None:
         """Stop the place so that it costs as little as it can, keeping its files.

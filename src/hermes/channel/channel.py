@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 
 PING_EVERY = 15.0
 SILENCE = 45.0
+LATE = 5.0  # seconds after a command's time limit in which its result should be here
+LATE_SILENCE = 10.0  # then a guest that is well says something within these
 BOOT_TIMEOUT = 60.0
 HELLO_TIMEOUT = 20.0
+NO_GREETING = "its guest does not answer"
 TEXT_VIOLATIONS = 5
 FIRST_PATIENCE = 10.0  # seconds for which a first connection that breaks is tried again
 BACKOFF = (0.05, 5.0)  # seconds between attempts to reconnect: first, longest
@@ -299,6 +302,7 @@ class Channel:
         reconnect_for: float = 60.0,
         hello: Mapping[str, Any] | None = None,
         session: str | None = None,
+        after: Channel | None = None,
     ) -> None:
         """Make a channel that is not connected yet.
 
@@ -306,6 +310,7 @@ class Channel:
         :param reconnect_for: seconds for which a lost connection is sought before calls fail
         :param hello: lifetimes and quotas, told to the guest at each connection
         :param session: what there is to know of it comes with the first greeting, as ``guest["session"]``
+        :param after: one that was given up, whose guest is wanted and no other
         """
         self._loop = asyncio.get_running_loop()
         self._backend = backend
@@ -325,8 +330,12 @@ class Channel:
         self._violations = 0
         self._search: _Search | None = None
         self._error: Callable[[], HermesError] | None = None
+        self._bounds: dict[asyncio.Timeout, float] = {}  # when each command's result should be here
+        self._silent = ""  # since when the guest does not answer
         self.used = time.monotonic()  # when something was last asked for
-        self._boot = ""  # of the machine, as the guest's way in told it
+        self._boot: str = after._boot if after else ""  # of the machine, as the guest's way in told it
+        self._wanted = after.guest.get("guest") if after is not None else None
+        self.unreachable = False  # it was given up for that, and may be there again
         self.guest: dict[str, Any] = {}
         self.path = ""  # "direct" or "relay"
 
@@ -347,6 +356,8 @@ class Channel:
                 if not broke or time.monotonic() - began > FIRST_PATIENCE:
                     raise
                 await asyncio.sleep(BACKOFF[0])
+        if self._error is not None:
+            raise self._error()
         self._spawn(self._keep_alive())
 
     def open(self, operation: str, args: Mapping[str, Any] | None = None, raw: bytes = b"") -> Stream:
@@ -426,9 +437,10 @@ class Channel:
         options = dict(self._options, attach_only=not start, relay=direct is None)
         options["boot"] = self._boot
         options["asks"] = not start or self._backend.guest_likely
-        greeted = direct is None and self._backend.encoding == "binary"
+        greeted = direct is None
         if greeted:  # with the options it takes no round trip of its own
-            options["greeting"] = self._greeting(Binary()).decode("latin-1")
+            codec = Binary() if self._backend.encoding == "binary" else Text()
+            options["greeting"] = self._greeting(codec).decode("latin-1")
         stream, boot, announced = await start_guest(self._backend, options, timeout=BOOT_TIMEOUT)
         self._boot = str(announced.get("boot") or "")
         if direct is not None:
@@ -471,7 +483,10 @@ class Channel:
             await wire.stream.close()
             if isinstance(error, TimeoutError):
                 raise Unreachable(
-                    "the guest does not answer", reason="no greeting", operation="attach"
+                    "the guest in the sandbox does not answer, though its place does",
+                    reason=NO_GREETING,
+                    operation="attach",
+                    hint="It may be stopped, or its machine may be out of memory: look there.",
                 ) from None
             raise
 
@@ -481,7 +496,8 @@ class Channel:
         seen = hello.get("seen")
         if type(seen) is not int:
             raise ProtocolError("a greeting without numbers")
-        if self.guest and (hello.get("guest") != self.guest.get("guest") or not hello.get("known")):
+        wanted = self.guest.get("guest", self._wanted)
+        if wanted and (hello.get("guest") != wanted or (self.guest and not hello.get("known"))):
             self._wire = wire
             reason = "it was restarted, and what ran in it is gone"
             self._give_up(lambda: SandboxGone("the guest is not the one we knew", reason=reason))
@@ -528,6 +544,10 @@ class Channel:
                     return
                 except Unreachable as error:
                     last = error.reason or str(error)
+                    if last == NO_GREETING:
+                        self._silent = search.since
+                        for scope in self._late():
+                            scope.reschedule(0)
                 except SandboxGone as error:
                     why = await self._backend.diagnose(reason) or error.reason or reason
                     self._give_up(_gone(why))
@@ -546,19 +566,58 @@ class Channel:
 
     async def _keep_alive(self) -> None:
         while True:
-            await asyncio.sleep(PING_EVERY)
+            await asyncio.sleep(LATE_SILENCE / 2 if self._late() else PING_EVERY)
             wire = self._wire
             if wire is None:
                 continue
-            if time.monotonic() - wire.heard > SILENCE:
-                wire.fail(f"nothing was heard for {SILENCE:g} s")
+            silence = LATE_SILENCE if self._late() else SILENCE
+            if time.monotonic() - wire.heard > silence:
+                wire.fail(f"nothing was heard for {silence:g} s")
             else:
                 self._link.control(PING)
                 self._flush()
 
+    @contextlib.asynccontextmanager
+    async def bounded(self, limit: float | None) -> AsyncIterator[None]:
+        """Bound a command's waits by its time limit, where the place answers and the guest does not.
+
+        :raises Unreachable: the limit has passed
+        """
+        if limit is None:
+            yield
+            return
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._bounds[scope] = time.monotonic() + limit + LATE
+                yield
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise Unreachable(
+                f"the guest has not answered since {self._silent}, though its place does; the command's time "
+                "limit has passed, and whether it was run is not known",
+                reason=NO_GREETING,
+                operation="run",
+                hint="The guest may be stopped, or its machine out of memory: look there. Once it goes on, "
+                "it ends the command, and this sandbox can be used again.",
+            ) from None
+        finally:
+            self._bounds.pop(scope, None)
+
+    def _late(self) -> list[asyncio.Timeout]:
+        """Return what waits for an answer that should be here by now."""
+        now = time.monotonic()
+        return [scope for scope, due in self._bounds.items() if due < now]
+
+    def give_up(self, reason: str) -> None:
+        """Take the sandbox for gone: what came in the place of the guest that was known is not that."""
+        self._error, self.unreachable = _gone(reason), False
+
     def _give_up(self, error: Callable[[], HermesError]) -> None:
         if self._error is None:
             self._error = error
+            self.unreachable = isinstance(error(), Unreachable)
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream._fail(error())
@@ -618,5 +677,5 @@ def _unreachable(since: str, reason: str) -> Callable[[], HermesError]:
     return lambda: Unreachable(
         f"the sandbox has been unreachable since {since}: {reason}",
         reason=reason,
-        hint="What runs in it goes on; attach again when the link is back.",
+        hint="What runs in it goes on. The next command looks whether it is there again.",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import os
 import pwd
@@ -211,10 +212,7 @@ def _namespaces() -> Iterator[Check]:
 
 def _clock() -> Iterator[Check]:
     now = time.time()
-    newest = max(
-        (path.stat().st_mtime for path in (Path(__file__), *_kept(home() / "state"))),
-        default=0.0,
-    )
+    newest = max(Path(__file__).stat().st_mtime, *_kept(home() / "state"))
     if newest > now + SKEW:
         yield Check(
             name="clock",
@@ -226,9 +224,14 @@ def _clock() -> Iterator[Check]:
         yield Check(name="clock", level="ok", message="the clock does not run behind hermes's own files")
 
 
-def _kept(state: Path) -> Iterator[Path]:
+def _kept(state: Path) -> Iterator[float]:
+    """Yield when each file there was changed, the first of all none."""
+    yield 0.0
     if state.is_dir():
-        yield from (path for path in state.iterdir() if path.is_file())
+        for path in state.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # sqlite's own come and go
+                if path.is_file():
+                    yield path.stat().st_mtime
 
 
 def _space() -> Iterator[Check]:

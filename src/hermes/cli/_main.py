@@ -34,6 +34,7 @@ COMMANDS = {
     "doctor": "doctor",
     "approvals": "approvals",
     "credentials": "credentials",
+    "skills": "skills",
     "config": "config",
     "usage": "usage",
     "bench": "bench",

@@ -32,6 +32,7 @@ def migrate(source: str | None, *, apply: bool, json: bool) -> int:
     done = [step for step in steps if step.ours and step not in todo]
     left = [step for step in steps if not step.ours]
     sudo = env.get(SUDO) if "HERMES_SUDO_PASSWORD" not in _secrets.names() else None
+    strange = _undeclared(file.parent, steps)
     if json:
         kept = _write(todo, sudo) if apply else None
         print_json(
@@ -42,10 +43,13 @@ def migrate(source: str | None, *, apply: bool, json: bool) -> int:
                 "settings": {step.ours: step.value for step in todo},
                 "already_set": [step.ours for step in done],
                 "left": {step.theirs: step.why for step in left},
+                "undeclared": strange,
             }
         )
         return 0
     _show(file, todo, done, left, sudo is not None)
+    for name in strange:
+        _line(f"{name} looks like a credential, and no sandbox has it: see credentials.files")
     if not todo and sudo is None:
         say("there is nothing to take over.")
     elif apply:
@@ -54,6 +58,20 @@ def migrate(source: str | None, *, apply: bool, json: bool) -> int:
     else:
         say("nothing was changed: this was a rehearsal. 'hermes config migrate --apply' does it.")
     return 0
+
+
+def _undeclared(folder: Path, steps: list[_migrate.Step]) -> list[str]:
+    """Return what looks like a credential beside their file, and is not declared here or by them."""
+    from hermes.config import Credentials, load
+    from hermes.credentials._declared import undeclared
+
+    try:
+        settings = load().credentials
+    except ConfigError:  # which is not what is asked about
+        settings = Credentials()
+
+    known = {one["path"] for step in steps if step.ours == "credentials.files" for one in step.value}
+    return [name for name in undeclared(settings, folder) if name not in known]
 
 
 def _theirs() -> Path:

@@ -101,6 +101,14 @@ async def remove(record: SandboxRecord) -> None:
     await places.remove(record, load(), Store())
 
 
+async def forget(record: SandboxRecord) -> str:
+    """Remove the record of a sandbox that cannot be removed; return what may be left, and where."""
+    await places.forget(record, Store())
+    host, user = record.locator.get("host"), record.locator.get("user")
+    where = f"on {user}@{host}" if host else f"on {record.backend}"
+    return f"its files and what runs in it may be left {where}; 'hermes sandbox prune' looks for them"
+
+
 async def prune_all(backend: str | None, *, dry_run: bool) -> tuple[list[tuple[str, str]], list[HermesError]]:
     """Remove what is left over; return what was removed and why, and what went wrong."""
     config, now = load(), time.time()

@@ -26,6 +26,7 @@ SITUATIONS = (
     ("singularity", "A cluster: SLURM, no docker"),
     ("ssh", "Infrastructure: the work is on another machine"),
     ("vercel", "I am on Vercel already"),
+    ("jail", "I work on this machine, and it has no docker"),
 )
 IMAGES = {"docker": "docker.image", "podman": "docker.image", "singularity": "singularity.image"}
 
@@ -94,7 +95,7 @@ def _choose(config: Config, found: list[survey.Found]) -> str:
                 (
                     name
                     for name in usable
-                    if _catalog.ABOUT.get(name, _catalog.OTHER).isolation == "container"
+                    if _catalog.ABOUT.get(name, _catalog.OTHER).isolation in ("container", "namespaces")
                 ),
                 best,
             )

@@ -103,6 +103,17 @@ def _is_secret(key: str) -> bool:
     return key in _secrets.KNOWN or (key.isupper() and _secrets.secret_name(key) is not None)
 
 
+def _in_keyring(name: str) -> bool:
+    """Return whether a secret is one whose values the keyring has."""
+    from hermes.config import load
+
+    try:
+        settings = load().credentials
+    except ConfigError:
+        return False
+    return settings.store == "keyring" and name in settings.env
+
+
 def _get_secret(key: str, *, explain: bool, json: bool) -> int:
     import os
 
@@ -112,6 +123,10 @@ def _get_secret(key: str, *, explain: bool, json: bool) -> int:
     where = "the environment" if os.environ.get(name) else None
     if where is None and name in _secrets.names():
         where = str(home() / ".env")
+    if where is None and _in_keyring(name):
+        from hermes.credentials._keyring import stored
+
+        where = "the keyring" if stored([name]) else None
     if json:
         print_json({"set": where is not None, "from": where})
     else:
@@ -297,7 +312,13 @@ def _set_secret(name: str, value: str | None, *, quiet: bool) -> int:
             "If that was the real one, change it.",
         )
     text = getpass.getpass(f"{name}: ") if sys.stdin.isatty() else _from_stdin()
-    path = _secrets.write(name, text)
+    if _in_keyring(name):
+        from hermes.credentials._keyring import keep
+
+        keep(name, text)
+        path = "the keyring"
+    else:
+        path = str(_secrets.write(name, text))
     if not quiet:
         say(f"{name} is set, in {path}")
     return 0
@@ -313,15 +334,21 @@ def unset(key: Key, quiet: options.Quiet = False, debug: options.Debug = False) 
 
     name = _secrets.secret_name(key)
     if name is not None:
-        there = name in _secrets.names()
-        path = _secrets.write(name, None) if there else home() / ".env"
+        there, path = name in _secrets.names(), str(home() / ".env")
+        if there:
+            _secrets.write(name, None)
+        elif _in_keyring(name):
+            from hermes.credentials._keyring import keep
+
+            keep(name, None)
+            there, path = True, "the keyring"
     else:
         keys, _ = _split(key)
         data: Any = _file.data()
         for part in keys:
             data = data.get(part) if isinstance(data, dict) else None
         there = data is not None
-        path = _file.change([(keys, None)]) if there else _file.path()
+        path = str(_file.change([(keys, None)]) if there else _file.path())
     if not quiet:
         say(f"{name or key} was removed from {path}" if there else f"{name or key} is not in {path}")
     return 0

@@ -39,7 +39,7 @@ def ls(json: options.Json = False, debug: options.Debug = False) -> int:
 
     config = load()
     content = Declared(config.credentials).read()
-    rows = _rows(content)
+    rows = _rows(content, "the keyring" if config.credentials.store == "keyring" else ".env")
     places = run(_places(config))
     strange = undeclared(config.credentials)
     if json:
@@ -61,14 +61,14 @@ def ls(json: options.Json = False, debug: options.Debug = False) -> int:
     return 0
 
 
-def _rows(content: Content) -> list[dict[str, Any]]:
+def _rows(content: Content, store: str) -> list[dict[str, Any]]:
     import os
 
     rows: list[dict[str, Any]] = [
         {
             "name": name,
             "kind": "variable",
-            "from": "the environment" if os.environ.get(name) else "the store",
+            "from": "the environment" if os.environ.get(name) else store,
             "bytes": None,
             "inside": f"${name}",
         }

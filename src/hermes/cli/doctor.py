@@ -13,7 +13,7 @@ import typer
 
 from hermes import backends, survey
 from hermes.config import Config, load
-from hermes.errors import ConfigError
+from hermes.errors import HermesError
 
 from . import _options as options
 from ._checks import SKEW, Check, checks
@@ -38,16 +38,17 @@ def doctor(
 
     Example: hermes doctor --sandbox docker --deep
     """
-    broken = False
+    config, pinned, broken = Config(), None, False
     try:
         config = load()
-    except ConfigError:
+        pinned = _auto()
+    except HermesError:
         if sandbox:
             raise
-        config, broken = Config(), True  # what is wrong with it is one of the checks
+        broken = True  # what is wrong is one of the checks
     wanted = backends.canonical(sandbox or config.sandbox or "auto")
     if wanted == "auto":
-        wanted = _auto() or "auto"
+        wanted = pinned or "auto"
     names = [wanted] if sandbox and wanted != "auto" else None
     places, machine = run(_examine(names, config, wanted, deep=deep))
     failed = broken or any(one.works is False for one in places if one.place == wanted)

@@ -256,7 +256,7 @@ async def _take_up(chosen: Chosen, box: Sandbox, ident: str) -> int:
 
     from .shell import relay
 
-    return await relay(chosen, Pty(await box.job(ident)))
+    return await relay(chosen, Pty(await box.job(ident), redact=False))
 
 
 @app.command()

@@ -15,7 +15,7 @@ from hermes.errors import HermesError, SandboxGone
 from . import _options as options
 from ._place import Chosen, choose
 from ._progress import progress, summary
-from ._records import Seen, chosen_for, find_record, look, remove, seen
+from ._records import Seen, chosen_for, find_record, forget, look, remove, seen
 from ._report import confirmed, report, say
 from ._run import opened, run
 from ._text import age, plural, print_json, table
@@ -86,12 +86,16 @@ def rm(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Remove every sandbox.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Forget those that cannot be removed; say what may be left.")
+    ] = False,
     sandbox: options.Place = None,
     debug: options.Debug = False,
 ) -> int:
     """End and remove sandboxes.
 
     What runs in them is ended, and their own files go. A workspace on this machine is not touched.
+    One whose machine is gone for good, or does not answer, is only forgotten with --force.
 
     Example: hermes sandbox rm project-1f2e3d4c
     """
@@ -114,6 +118,10 @@ def rm(
             print(f"{record.name}: removed")
         except HermesError as error:
             report(error, debug=debug)
+            if force:
+                print(f"{record.name}: forgotten; {run(forget(record))}")
+                continue
+            say("       To forget it, and leave there what there is: hermes sandbox rm --force")
             failed = 125
     return failed
 

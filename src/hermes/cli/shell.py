@@ -96,6 +96,7 @@ async def interact(
             cwd=cwd,
             env=_about_terminal() | (env or {}),
             term=os.environ.get("TERM") or "xterm-256color",
+            redact=False,  # it is a person's, and goes nowhere else
         )
         return await relay(chosen, pty, escape=escape)
 

@@ -5,28 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from . import _options as options
 from ._place import choose
 from ._progress import OnProgress, progress
-from ._report import clean, confirmed, say
+from ._report import clean
 from ._run import opened, run
 from ._status import status_line
-from ._text import plural, print_json, size
+from ._taking import Taking, lines, objects, write
+from ._text import plural, print_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from hermes.sandbox import Sandbox
-    from hermes.workspace import Change, Outcome
 
 app = options.new_group("Compare and take over files of a copied workspace.")
-
-SHOWN = 40  # lines of each part before somebody is asked; 'status' and --dry-run show all
 
 Paths = Annotated[
     list[str] | None,
@@ -55,14 +50,14 @@ def status(
         async with opened(choose(sandbox, name=name), create=False) as box:
             found = await box.workspace.status(*_chosen(box, paths))
         if json:
-            print_json({"inside": _objects(found.inside), "here": _objects(found.here)})
+            print_json({"inside": objects(found.inside), "here": objects(found.here)})
             return 0
         for title, changes in (("Inside", found.inside), ("Here", found.here)):
             if not changes:
                 print(f"{title}: nothing changed.")
                 continue
             print(f"{title}, since the copy:")
-            _lines(changes)
+            lines(changes)
         return 0
 
     return run(work())
@@ -99,7 +94,7 @@ def diff(
                     counts = "binary" if binary else f"+{more} -{less}"
                     print(f"{one.what:<8} {counts:>12}  {clean(one.path)}")
                 else:
-                    _write(text)
+                    write(text)
         if stat and files:
             print(f"{plural(files, 'file')}, {plural(plus, 'line')} added, {plural(minus, 'line')} removed")
         return 0
@@ -113,14 +108,6 @@ def _counts(text: str) -> tuple[int, int, bool]:
     lines = body.split("\n")[1:] if hunk else []
     more, less = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     return more, less, "\nBinary files " in f"\n{head}"
-
-
-def _write(text: str) -> None:
-    if sys.stdout.isatty():
-        sys.stdout.write(clean(text, keep="\n\t"))
-    else:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
 
 
 @app.command()
@@ -151,7 +138,7 @@ def pull(
     """
 
     async def work() -> int:
-        taking = _Taking("brought here", yes=yes, dry_run=dry_run, json=json)
+        taking = Taking("brought here", yes=yes, dry_run=dry_run, json=json)
         async with opened(choose(sandbox, name=name), create=False) as box:
             with contextlib.ExitStack() as stack:
                 bar: list[OnProgress | None] = []
@@ -195,7 +182,7 @@ def push(
     """
 
     async def work() -> int:
-        taking = _Taking("brought inside", yes=yes, dry_run=dry_run, json=json)
+        taking = Taking("brought inside", yes=yes, dry_run=dry_run, json=json)
         async with opened(choose(sandbox, name=name), create=False) as box:
             with status_line(quiet=quiet) as show:
                 found = await box.workspace.push(
@@ -208,85 +195,6 @@ def push(
         return taking.told(found)
 
     return run(work())
-
-
-class _Taking:
-    """Shows what is about to be done, asks, and says what was done."""
-
-    def __init__(self, done: str, *, yes: bool, dry_run: bool, json: bool) -> None:
-        self._done = done
-        self._yes = yes
-        self._dry_run = dry_run
-        self._json = json
-        self._refused = False
-
-    async def agree(self, plan: Outcome) -> bool:
-        if self._yes or not plan.done:
-            return True
-        if not self._json:
-            self._show(plan, f"To be {self._done}:", SHOWN)
-        count = plural(len(plan.done), "file")
-        self._refused = not await confirmed(f"{count}, {size(plan.bytes)}: shall it be {self._done}?")
-        return not self._refused
-
-    def told(self, found: Outcome) -> int:
-        """Say what came of it, and return the exit code."""
-        if self._refused:
-            say(f"nothing was {self._done}.")
-            return 125
-        if self._json:
-            print_json(
-                {
-                    "dry_run": self._dry_run,
-                    "done": _objects(found.done),
-                    "conflicts": _objects(found.conflicts),
-                    "held": _objects(found.held),
-                    "failed": _objects(found.failed),
-                }
-            )
-        elif self._dry_run or self._yes or not found.done:
-            verb = f"To be {self._done}:" if self._dry_run else f"{self._done.capitalize()}:"
-            self._show(found, verb, None)
-            if not found.done:
-                print(f"Nothing {'is to be' if self._dry_run else 'was'} {self._done}.")
-        else:
-            _section("Could not be written:", found.failed)
-        if not self._dry_run and found.done:
-            say(f"{plural(len(found.done), 'file')}, {size(found.bytes)}, {self._done}.")
-        return 125 if found.failed or (found.conflicts and not self._dry_run) else 0
-
-    @staticmethod
-    def _show(found: Outcome, title: str, most: int | None) -> None:
-        _section(title, found.done, most)
-        _section("Changed on both sides, left alone without --force:", found.conflicts, most)
-        _section("Held back:", found.held, most)
-        _section("Could not be written:", found.failed)
-
-
-def _section(title: str, changes: Sequence[Change], most: int | None = None) -> None:
-    if changes:
-        print(title)
-        _lines(changes, most)
-
-
-def _lines(changes: Sequence[Change], most: int | None = None) -> None:
-    from hermes.workspace._plan import is_gits
-
-    own = [one for one in changes if one.note or not is_gits(one.path)]
-    for one in own[:most]:
-        print(f"  {one.what:<8}  {clean(one.path)}{': ' + clean(one.note) if one.note else ''}")
-    if most is not None and len(own) > most:
-        print(f"  ... and {len(own) - most} more; --dry-run shows all")
-    if len(own) < len(changes):
-        print(f"  git's own data: {plural(len(changes) - len(own), 'file')} (commits, branches, the index)")
-
-
-def _objects(changes: Sequence[Change]) -> list[dict[str, Any]]:
-    found = []
-    for one in changes:
-        path = one.path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-        found.append({**msgspec.structs.asdict(one), "path": path})
-    return found
 
 
 def _chosen(box: Sandbox, paths: list[str] | None) -> list[str]:

@@ -27,6 +27,7 @@ ENVIRONMENT = {
     "HERMES_APPROVALS": "approvals.mode",
     "HERMES_OUTPUT_LIMIT": "output.limit",
     "HERMES_LOCAL_PYTHON": "local.python",
+    "HERMES_VERCEL_API_URL": "vercel.api_url",
     "DAYTONA_API_URL": "daytona.api_url",
     "DAYTONA_ORGANIZATION_ID": "daytona.organization",
     "DAYTONA_TARGET": "daytona.target",
@@ -34,6 +35,8 @@ ENVIRONMENT = {
     "TERMINAL_SSH_USER": "ssh.user",
     "TERMINAL_SSH_PORT": "ssh.port",
     "TERMINAL_SSH_KEY": "ssh.key",
+    "VERCEL_TEAM_ID": "vercel.team",
+    "VERCEL_PROJECT_ID": "vercel.project",
 }
 """Environment variable to configuration key. An empty variable counts as unset."""
 

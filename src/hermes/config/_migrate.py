@@ -41,6 +41,19 @@ def _list(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()]
 
 
+def _names(value: Any) -> list[str]:
+    names = [str(one) for one in _list(value)]
+    for name in names:
+        if not (name.isascii() and name.isidentifier()) or name.startswith("HERMES_"):
+            raise ValueError(f"{name[:40]!r} cannot be given to a sandbox")
+    return names
+
+
+def _files(value: Any) -> list[dict[str, str]]:
+    # Theirs is a list of paths, or of objects that have one.
+    return [{"path": str(one["path"] if isinstance(one, Mapping) else one)} for one in _list(value)]
+
+
 def _number(value: Any) -> Any:
     return float(value) if isinstance(value, str) and "." in value else int(value)
 
@@ -62,6 +75,9 @@ _SAME: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "ssh_user": ("ssh.user", _as_it_is),
     "ssh_port": ("ssh.port", _number),
     "ssh_key": ("ssh.key", _as_it_is),
+    "docker_forward_env": ("credentials.env", _names),
+    "env_passthrough": ("credentials.env", _names),
+    "credential_files": ("credentials.files", _files),
 }
 """Their keys in ``terminal`` that mean the same under another name."""
 
@@ -77,7 +93,6 @@ _NONE = {
     "container_disk": "a limit holds on every place, and is refused where there is none: see limits.disk",
     "container_persistent": "files of a sandbox with a name survive anyway",
     "docker_run_as_host_user": "so it is unless docker.user says otherwise",
-    "docker_forward_env": "what a sandbox may know is declared under credentials",
     "docker_env": "give variables with 'hermes exec --env'",
     "cwd": "a sandbox belongs to the directory that hermes is called in",
     "modal_image": "modal is not built into this version yet",
@@ -102,9 +117,23 @@ def plan(data: Mapping[str, Any], variables: Mapping[str, str]) -> list[Step]:
         theirs = name.startswith("TERMINAL_") and not name.startswith("TERMINAL_SSH_")
         if theirs and key not in terminal and (key in _SAME or key in _WHEN or key in _NONE):
             terminal[key], named[key] = value, name
-    steps = [_step(key, value, named[key]) for key, value in terminal.items()]
+    steps = _joined([_step(key, value, named[key]) for key, value in terminal.items()])
     others = [key for key in data if key in FOREIGN and key != "terminal"]
     return [*steps, *(Step(key, why="has no meaning here") for key in others)]
+
+
+def _joined(steps: list[Step]) -> list[Step]:
+    """Return the steps with lists that become one setting put together."""
+    result: list[Step] = []
+    for step in steps:
+        for at, other in enumerate(result):
+            if step.ours and step.ours == other.ours and isinstance(step.value, list):
+                value = [*other.value, *(one for one in step.value if one not in other.value)]
+                result[at] = Step(f"{other.theirs}, {step.theirs}", step.ours, value)
+                break
+        else:
+            result.append(step)
+    return result
 
 
 def _step(key: str, value: Any, theirs: str) -> Step:
@@ -128,7 +157,7 @@ def _step(key: str, value: Any, theirs: str) -> Step:
         for part in reversed(ours.split(".")):
             nested = {part: nested}
         _section(nested, Config, (), lambda at: ours)
-    except (ConfigError, ValueError, TypeError) as error:
+    except (ConfigError, ValueError, TypeError, KeyError) as error:
         why = error.message if isinstance(error, ConfigError) else str(error)
         return Step(theirs, why=f"cannot be taken over: {why}")
     return Step(theirs, ours, setting)

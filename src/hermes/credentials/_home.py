@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes.config import home, make_private
 from hermes.errors import ConfigError
 
-__all__ = ["FOLDER", "mend"]
+__all__ = ["FOLDER", "mend", "root_told"]
 
 FOLDER = "credentials"
 _OTHERS = 0o077
@@ -26,6 +26,22 @@ def mend() -> list[str]:
     path = home()
     make_private(path)
     return [line for one in (path, *_within(path)) if (line := _mended(one, path))]
+
+
+def root_told() -> list[str]:
+    """Return the warning that hermes runs as root, once for a home. Blocks."""
+    if os.geteuid() != 0 or os.environ.get("HERMES_ALLOW_ROOT"):
+        return []
+    told = home() / "state" / "root-told"
+    make_private(told.parent)
+    try:
+        os.close(os.open(told, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return []
+    return [
+        "hermes runs as root: what gets out of a sandbox, or runs on local, is root here. An ordinary user "
+        "is safer; this is said once, and not at all with HERMES_ALLOW_ROOT=1"
+    ]
 
 
 def _within(path: Path) -> Iterator[Path]:

@@ -106,6 +106,19 @@ class _View:
             data = data.translate(None, b"\r\n")
         self.text = past + data
 
+    def span(self, start: int, end: int) -> _Found:
+        """Return where a part of the text was in the data."""
+        index = start - self._past
+        if index >= 0 and not self._codes and len(self.text) - self._past != len(self._data):
+            # Mostly it is there in one piece: that is found faster than where its ends were.
+            in_text, in_data = self._blocks
+            which = bisect_right(in_text, index) - 1
+            at = in_data[which]
+            place = self._data.find(self.text[start:end], at, at + BLOCK + end - start)
+            if place >= 0 and self._left(at, place) == index - in_text[which]:
+                return place, place + end - start
+        return self.origin(start), self.origin(end - 1) + 1
+
     def origin(self, index: int) -> int:
         """Return where a character of the text was in the data; 0 for those of the past."""
         index -= self._past
@@ -292,11 +305,28 @@ class Stream:
         self._held = b""
         self._past_values = b""  # the last that was let through, without breaks and codes
         self._past_tokens = b""  # and without codes
+        self._begun = 0  # how much of a secret there may be at the end
         self.count = 0
 
     def feed(self, data: bytes) -> bytes:
         """Take a piece, and return what can be let through now."""
         return self._take(self._held + data if self._held else data, last=False)
+
+    def renew(self, scrub: Scrub) -> None:
+        """Look for what is declared by now from here on."""
+        self._scrub = scrub
+
+    @property
+    def waits(self) -> bool:
+        """Whether something is held back that :meth:`pause` would let through."""
+        return bool(self._held) and self._begun < NEEDLE
+
+    def pause(self) -> bytes:
+        """Return what was held back when nothing more comes for now, if it is too short to tell a secret.
+
+        With what it may be the beginning of it is found all the same.
+        """
+        return self.end() if self.waits else b""
 
     def end(self, *, cut: bool = False) -> bytes:
         """Return what was held back, at the end of the text."""
@@ -311,13 +341,14 @@ class Stream:
         values = _View(self._past_values, whole, _re().breaks)
         tokens = _View(self._past_tokens, whole, _re().codes)
         spans: list[_Found] = []
-        hold = len(whole)
+        hold, self._begun = len(whole), 0
         for view, (found, first) in (
             (values, self._scrub.declared(values)),
             (tokens, self._scrub.tokens(tokens)),
         ):
-            spans += [(view.origin(start), view.origin(end - 1) + 1) for start, end in found]
+            spans += [view.span(start, end) for start, end in found]
             if first < len(view.text):
+                self._begun = max(self._begun, len(view.text) - first)
                 # After a line's end more must be known: it would keep most lines waiting.
                 short = view is values and len(view.text) - first < EDGE and data[-1:] in b"\r\n"
                 hold = min(hold, len(whole) if short else view.origin(first))

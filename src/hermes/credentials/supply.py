@@ -14,14 +14,14 @@ from hermes.errors import ConfigError, HermesError
 
 from . import stage
 from ._declared import Content, Declared, Piece
-from ._home import mend
+from ._home import mend, root_told
 from .scrub import Scrub, values_of
 
 if TYPE_CHECKING:
     from hermes.backends.base import Backend, Shown
     from hermes.channel.channel import Channel, Stream
 
-__all__ = ["STALE", "VARIABLE", "Declared", "Supply", "begun", "check", "mend"]
+__all__ = ["STALE", "VARIABLE", "Declared", "Supply", "begun", "check", "mend", "root_told"]
 
 VARIABLE = "HERMES_CREDENTIALS"
 STALE = "credentials_stale"

@@ -18,10 +18,11 @@ __all__ = ["Place", "PlaceEnded", "Process", "set_size"]
 
 _OWN = ("root", "home", "tmp", "var/tmp", "var/lib", "var/log", "opt", "srv", "mnt", "etc")
 _ETC = (
-    "alternatives", "bash.bashrc", "group", "hosts", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime",
-    "mime.types", "nsswitch.conf", "passwd", "profile", "protocols", "resolv.conf", "services", "shells",
-    "ssl", "terminfo",
+    "bash.bashrc", "group", "hosts", "ld.so.cache", "ld.so.conf", "localtime", "mime.types", "nsswitch.conf",
+    "passwd", "profile", "protocols", "resolv.conf", "services", "shells",
 )  # fmt: skip
+_ETC_SHOWN = ("alternatives", "ld.so.conf.d", "ssl", "terminfo")
+"""Directories of many files, which would take seconds to copy."""
 _UNLOCK, _NUMBER = 0x40045431, 0x80045430  # TIOCSPTLCK and TIOCGPTN, which termios has not
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
@@ -87,11 +88,13 @@ class Place:
                 argv += ["--symlink", os.readlink(host), str(host)]
             elif host.is_dir():
                 argv += ["--ro-bind", str(host), str(host)]
+        for name in _ETC_SHOWN:
+            argv += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
         return [*argv, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--tmpfs", "/run"]
 
     def _make(self) -> None:
         if not self.tree.exists() and self._base is not None:
-            shutil.copytree(self._base, self.tree, symlinks=True)
+            _copy_tree(self._base, self.tree)
         first = not self.tree.exists()
         for name in (*_OWN, *(folder.strip("/") for folder in self._folders)):
             (self.tree / name).mkdir(parents=True, exist_ok=True)
@@ -100,11 +103,9 @@ class Place:
         (self.tree / "tmp").chmod(0o1777)
         (self.tree / "var/tmp").chmod(0o1777)
         for name in _ETC:
-            source, copy = Path("/etc", name), self.tree / "etc" / name
-            if source.is_dir():
-                shutil.copytree(source, copy, symlinks=True, ignore_dangling_symlinks=True)
-            elif source.exists():
-                shutil.copy(source, copy)
+            source = Path("/etc", name)
+            if source.exists():
+                shutil.copy(source, self.tree / "etc" / name)
 
     async def spawn(
         self,

@@ -24,6 +24,7 @@ from hermes.backends.singularity._image import ensure
 from hermes.backends.singularity._slurm import SlurmJob
 from hermes.errors import BackendError, HermesError, Refused, SandboxGone
 from hermes.session import text_bytes
+from hermes.travel import trees
 
 from ._input import Command
 from ._journal import Array, Begun, Journal
@@ -148,8 +149,12 @@ class Arrays:
         client, plan = self._the_client(), self._place._planned()
         work, _ = await asyncio.to_thread(workdir.choose)
         image = await ensure(client, plan.image, work, self._tell)
+        box = self._box
         container = Container(
-            client.path, image, self._place.spec, plan, dict(self._box._env), self._box._timeout
+            *(client.path, image, self._place.spec, plan),
+            env=dict(box._env),
+            timeout=box._timeout,
+            travels=await asyncio.to_thread(trees, box._config),
         )
         # A directory of that name is what a client left that came no further: nothing was submitted then.
         name = f"fleet-{self._journal.fleet}-{self._journal.submitted + 1}"

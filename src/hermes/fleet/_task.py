@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from hermes._json import error_object, result_object
-from hermes.backends._workspace import copy_skills, remove_trees
+from hermes.backends._workspace import remove_trees
 from hermes.backends.base import Spec
 from hermes.backends.singularity._files import Files, write
 from hermes.backends.singularity._options import HOME, RUN, WORKSPACE, Bind
 from hermes.backends.singularity._plan import Plan
 from hermes.backends.singularity._start import clean_environment
-from hermes.config import home
 from hermes.errors import BackendError, CommandError
 from hermes.session import Result
+from hermes.travel import Tree, lay_out
 
 from ._input import Command
 
@@ -47,7 +47,7 @@ set +C
 ended=
 trap 'ended=yes' TERM INT
 mkdir -p {made} || exit 72
-[ ! -d ../skills ] || {{ mkdir home/.hermes && cp -R ../skills home/.hermes/skills; }}
+[ ! -d ../home ] || cp -R ../home/. home/
 {devices}begin=$(date +%s.%N)
 {command} <{stdin} >out 2>err &
 wait $!
@@ -98,6 +98,7 @@ class Container:
     plan: Plan
     env: Mapping[str, str]
     timeout: float | None
+    travels: list[Tree]
 
 
 class Tasks:
@@ -112,8 +113,7 @@ class Tasks:
         """Write what the tasks run, anew."""
         self.remove()
         self.folder.mkdir(0o700, parents=True)
-        if container.plan.skills == "copy" and (home() / "skills").is_dir():
-            copy_skills(self.folder / "skills", os.geteuid(), os.getegid())
+        lay_out(container.travels, self.folder / "home")
         for index, command in enumerate(commands):
             folder = self.folder / str(index)
             inside = folder / "inside"

@@ -79,22 +79,27 @@ def get_task(guest: Guest, ident: Any) -> Task:
     return task
 
 
-def shell_argv(guest: Guest, command: bytes, state: Optional[bytes]) -> List[Any]:
-    """Return what runs *command* in a shell of its own, from a session's state if there is one."""
+def shell_argv(guest: Guest, command: bytes, state: Optional[bytes]) -> Tuple[List[Any], List[str]]:
+    """Return what runs *command* in a shell of its own, and the files that are for that.
+
+    It begins with a session's state if there is one. The variables in it may hold anything: the files lie in
+    memory where there is some.
+    """
     shell = find_shell()
     if state is None and len(command) < ARGV_LIMIT:
-        return [shell, "-c", command]
+        return [shell, "-c", command], []
     scripts = [(".sh", command + b"\n", "")]
     if state is not None:
         scripts.insert(0, (".state", state, " >/dev/null 2>&1"))
-    line = []
+    line, paths = [], []
     for suffix, text, redirect in scripts:
-        path = os.path.join(guest.state_dir, "%d%s" % (guest.next_task + 1, suffix))
+        path = os.path.join(guest.run_dir, "%d%s" % (guest.next_task + 1, suffix))
         with open(path, "wb") as file:
             os.chmod(path, 0o600)
             file.write(text)
         line.append(". %s%s" % (quote(path), redirect))
-    return [shell, "-c", "; ".join(line)]
+        paths.append(path)
+    return [shell, "-c", "; ".join(line)], paths
 
 
 @op("run")
@@ -111,9 +116,11 @@ def run(guest: Guest, call: Call) -> None:
         base.update(env)
         start = check_cwd(guest.cwd, args.get("base_cwd")) or guest.cwd
         cwd = check_cwd(start, args.get("cwd")) or start
-        argv = shell_argv(guest, command, None)
+        argv, scripts = shell_argv(guest, command, None)
         text = command.decode("utf-8", "surrogateescape")
-        task: Task = Process(guest, "run", argv, text, base, cwd, limit, merge, stdin != "empty")
+        process = Process(guest, "run", argv, text, base, cwd, limit, merge, stdin != "empty")
+        process.scripts = scripts
+        task: Task = process
         task.timeout = args.get("timeout")
         task.begin()
     else:
@@ -164,12 +171,13 @@ def start(guest: Guest, call: Call) -> None:
         env["TERM"] = args["term"]
     if call.raw:
         state = session.job_state() if session is not None else None
-        argv = shell_argv(guest, call.raw, state)
+        argv, scripts = shell_argv(guest, call.raw, state)
     else:
-        argv = [find_shell(), "-i"]
+        argv, scripts = [find_shell(), "-i"], []
     text = call.raw.decode("utf-8", "surrogateescape") or argv[0]
     kind = "job" if size is None or call.raw else "pty"
     task = Process(guest, kind, argv, text, env, cwd, int(args["limit"]), bool(args.get("merge")), True, size)
+    task.scripts = scripts
     task.timeout = args.get("timeout")
     task.by = call.client.id
     task.begin()
@@ -341,6 +349,14 @@ def session_close(guest: Guest, call: Call) -> None:
     if shell is not None:
         shell.close()
     call.reply({"closed": shell is not None})
+
+
+@op("note")
+def note(guest: Guest, call: Call) -> None:
+    """Keep a word that each greeting has from now on, as long as this guest lives."""
+    if len(guest.notes) < 100 or call.args["key"] in guest.notes:
+        guest.notes[call.args["key"][:100]] = call.args["text"][:100]
+    call.reply()
 
 
 @op("session.state")

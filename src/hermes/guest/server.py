@@ -358,6 +358,7 @@ class Guest:
         self.spills: List[List[str]] = []
         self.sudo: Any = None  # gives passwords, once a client has one
         self.credentials: Any = None  # files that commands may know, once a client has sent some
+        self.notes: Dict[str, str] = {}  # of clients, to themselves and each other
         self.busy: Callable[[], bool] = lambda: False
         self.look: Callable[[str], Any] = self.no_session
         self.on_deserted: Callable[[], None] = lambda: None
@@ -389,6 +390,7 @@ class Guest:
             "run_dir": self.run_dir,
             "state_dir": self.state_dir,
             "credentials": self.credentials.state if self.credentials is not None else "",
+            "notes": self.notes,
         }
 
     def no_session(self, name: str) -> Dict[str, Any]:

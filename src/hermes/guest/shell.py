@@ -9,6 +9,7 @@ from the last dump.
 import collections
 import fcntl
 import os
+import re
 import select
 import shutil
 import signal
@@ -49,6 +50,7 @@ STOP = signal.SIGURG  # ignored by default: harmless when a command resets its t
 STOP_GRACE = 1.0  # seconds a shell gets to unwind before it is killed
 START_SECONDS = 10.0  # until a shell that was started is ready
 JOBS_SECONDS = 1.0  # until it says what a command left in the background
+HELD_MOST = 1 << 20  # bytes that are looked through for the shell's own
 DUMP_SECONDS = 3.0  # without a byte of what the session has defined after a command
 
 
@@ -90,6 +92,7 @@ class ShellTask(Task):
         self.at: Optional[str] = None
         self.starts: Optional[Starts] = None
         self.mark = ""
+        self.held: Optional[Dict[int, bytes]] = None  # what came since it is being stopped
 
     @property
     def pid(self) -> int:
@@ -99,6 +102,21 @@ class ShellTask(Task):
         if not self.done:
             self.why = why
             self.shell.stop(self)
+
+    def take(self, chan: int, data: bytes) -> None:
+        if self.held is None:
+            Task.take(self, chan, data)
+            return
+        self.held[chan] = self.held.get(chan, b"") + data
+        if len(self.held[chan]) > HELD_MOST:
+            Task.take(self, chan, self.held.pop(chan))
+
+    def finish(self, code: int, cwd: str) -> None:
+        self.drain()
+        held, self.held = self.held, None
+        for chan, data in (held or {}).items():
+            Task.take(self, chan, self.shell.said.sub(b"", data))
+        Task.finish(self, code, cwd)
 
     def stream_closed(self) -> None:
         self.shell.stream_closed(self)
@@ -123,6 +141,11 @@ class Shell:
         self.turn = guest.next_shell << 32
         self.dir = os.path.join(guest.run_dir, str(guest.next_shell))
         os.mkdir(self.dir, 0o700)
+        # What bash tells of the processes that were killed; nobody asked it, and it is not the command's.
+        own = re.escape(os.fsencode(self.dir))
+        # A pipeline is told of in several lines, with the text of its commands, which may be more.
+        more = rb"(?:(?:[^\n]*\n){0,99}? +\d+ +(?:[A-Z]\w+ +)?\| [^\n]*\n)*"
+        self.said = re.compile(own + rb"/bash: line \d+: +\d+ [^\n]*\n" + more)
         if Shell._renew is None:
             Shell._renew = self._ends_early()
         self.queue: Deque[ShellTask] = collections.deque()
@@ -398,6 +421,7 @@ class Shell:
             self._kill_shell(task)
             return
         # The shell first: one with job control would take a frozen child for a stopped job and go on.
+        task.held = {}
         send_signal(nanny.child, STOP)
         self._kill_members(task, 0.01)
         if task.input is not None:

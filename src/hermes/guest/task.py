@@ -59,8 +59,7 @@ class Reader:
         if not self._wide and len(data) >= 65536:
             self._wide = True
             widen(self.fd, PIPE_SIZE)
-        self.task.spools[self.chan].append(data)
-        self.task.output_came()
+        self.task.take(self.chan, data)
         return True
 
     def close(self) -> None:
@@ -376,6 +375,11 @@ class Task:
         if self.kind == "run" and call.task is self:
             call.client.told.append((call.client.link.sent, self))
 
+    def take(self, chan: int, data: bytes) -> None:
+        """Add to the output."""
+        self.spools[chan].append(data)
+        self.output_came()
+
     def output_came(self) -> None:
         for watch in self.watches:
             if watch.live:
@@ -456,6 +460,7 @@ class Process(Task):
             os.close(fd)
         self.nanny.on_exit = self._exited
         self.nanny.on_end = self._ended
+        self.scripts: List[str] = []  # files that its shell reads, and nobody after its end
 
     def _open_tty(self, size: List[int]) -> Dict[int, int]:
         self.tty, slave = os.openpty()
@@ -532,6 +537,8 @@ class Process(Task):
 
     def _finish(self) -> None:
         assert self.nanny.status is not None
+        while self.scripts:
+            remove_quietly(self.scripts.pop())
         self.finish(exit_code(self.nanny.status), self.cwd)
 
     def _ended(self) -> None:

@@ -41,8 +41,12 @@ def tree_get(guest: Any, call: Any) -> None:
 
 @file_op("tree.scan")
 def tree_scan(guest: Any, call: Any) -> None:
-    """Answer with a JSON line for all that is below a directory: name, type, size, mode, times, target."""
+    """Answer with a JSON line for all that is below a directory: name, type, size, mode, times, target.
+
+    With *names* for those of it that are there, and not for what is below them.
+    """
     path = _folder(guest, call)
+    some = call.args.get("names")
 
     def work(out: int) -> Dict[str, Any]:
         lines: List[str] = []
@@ -50,7 +54,10 @@ def tree_scan(guest: Any, call: Any) -> None:
         while todo:
             folder = todo.pop()
             try:
-                names = sorted(os.listdir(os.path.join(path, folder)), reverse=True)
+                if some is None:
+                    names = sorted(os.listdir(os.path.join(path, folder)), reverse=True)
+                else:
+                    names = [bytes_of(name) for name in some]
             except FileNotFoundError:
                 continue
             except OSError:
@@ -62,9 +69,9 @@ def tree_scan(guest: Any, call: Any) -> None:
                     info = os.lstat(os.path.join(path, name))
                     kind = KINDS.get(stat.S_IFMT(info.st_mode), "other")
                     target = text_of(os.readlink(os.path.join(path, name))) if kind == "link" else None
-                except FileNotFoundError:
+                except (FileNotFoundError, NotADirectoryError):
                     continue
-                if kind == "dir":
+                if kind == "dir" and some is None:
                     todo.append(name)
                 mode = stat.S_IMODE(info.st_mode)
                 times = [info.st_mtime_ns, info.st_ctime_ns]

@@ -86,15 +86,18 @@ def case_name(function: object) -> str | None:
 @contextlib.contextmanager
 def hermes_home(path: Path) -> Iterator[None]:
     """Let hermes keep its state below *path* for a while."""
-    before = os.environ.get("HERMES_HOME")
-    os.environ["HERMES_HOME"] = str(path)
+    # Who runs the cases, root or not, is no matter of theirs.
+    ours = {"HERMES_HOME": str(path), "HERMES_ALLOW_ROOT": "1"}
+    before = {name: os.environ.get(name) for name in ours}
+    os.environ.update(ours)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["HERMES_HOME"]
-        else:
-            os.environ["HERMES_HOME"] = before
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 class Place:

@@ -24,7 +24,7 @@ from hermes.files import Files
 from ._bring import give, note_same, take
 from ._facts import Entry, Facts, Manifest, parents
 from ._ignore import Rules
-from ._plan import Change, Outcome, Sides, Status, change, is_gits, wanted
+from ._plan import Change, Outcome, Sides, Status, change, coming, is_gits, wanted
 from ._protect import Guard
 from ._send import copy_in, walked
 from ._text import MAX_TEXT, unified
@@ -114,7 +114,7 @@ class Workspace:
         for path in changed:
             if not is_gits(path) and not sides.alike(path):
                 one = change(path, _was_there(sides.base.get(path)), sides.there.get(path))
-                yield one, await self._diff(path, sides)
+                yield one, await difference(self._files, self.root, self.path, path, sides)
         if of_git:
             yield None, f"git's own data: {len(of_git)} files changed\n"
 
@@ -140,25 +140,13 @@ class Workspace:
         :param agree: gets what would be done; nothing is unless it returns True
         """
         sides = await self._sides(read_all=True)
-        guard, plan = _guard(sides), Outcome()
-        paths_there = wanted(sides.paths(), self._chosen(paths))
-        alike = []
-        for path in paths_there:
-            if not sides.changed_there(path):
-                continue
-            if sides.alike(path):
-                alike.append(path)
-                continue
-            facts = sides.there.get(path)
-            one = change(path, sides.here.get(path), facts)
-            why = guard.never(path, facts) or ("" if include_protected else guard.held(path, facts))
-            if why:
-                plan.held.append(msgspec.structs.replace(one, note=why))
-            elif sides.changed_here(path) and not force:
-                plan.conflicts.append(msgspec.structs.replace(one, note="it changed here too"))
-            else:
-                plan.done.append(one)
-        if dry_run or not await _agreed(agree, plan):
+        guard = _guard(sides)
+
+        def why(path: str, facts: Facts | None) -> str:
+            return guard.never(path, facts) or ("" if include_protected else guard.held(path, facts))
+
+        plan, alike = coming(sides, wanted(sides.paths(), self._chosen(paths)), why, force=force)
+        if dry_run or not await agreed(agree, plan):
             return plan
         await self._room(plan.bytes)
         manifest = Manifest(root=self.root, entries=sides.base)
@@ -201,7 +189,7 @@ class Workspace:
                 plan.conflicts.append(msgspec.structs.replace(one, note="it changed inside too"))
             else:
                 plan.done.append(one)
-        if dry_run or not await _agreed(agree, plan):
+        if dry_run or not await agreed(agree, plan):
             return plan
         await self._approve(self.path)
         manifest = Manifest(root=self.root, entries=sides.base)
@@ -288,25 +276,6 @@ class Workspace:
             found.append(inner)
         return found
 
-    async def _diff(self, path: str, sides: Sides) -> str:
-        here, there = sides.here.get(path), sides.there.get(path)
-        try:
-            now = await self._inside(path, there)
-        except FileError as error:
-            return f"{path}: {error.message}\n"
-        before = await asyncio.to_thread(_content, self.root, path, here)
-        note = "the file here changed too; this is the difference to it\n" if sides.changed_here(path) else ""
-        return note + await asyncio.to_thread(unified, path, before, now, here, there)
-
-    async def _inside(self, path: str, facts: Facts | None) -> bytes | None:
-        if facts is None:
-            return None
-        if facts.kind == "link":
-            return facts.content.encode("utf-8", "surrogateescape")
-        if facts.kind != "file" or facts.size > MAX_TEXT:
-            return bytes(MAX_TEXT + 1)
-        return await self._files.read(f"{self.path}/{path}", n=MAX_TEXT)
-
     # --- bringing here
 
     async def _room(self, size: int) -> None:
@@ -320,7 +289,34 @@ class Workspace:
             )
 
 
-async def _agreed(agree: Agree | None, plan: Outcome) -> bool:
+async def difference(
+    files: Files, root: str, inside: str, path: str, sides: Sides, shown: str | None = None
+) -> str:
+    """Return how one file inside differs from that here, in the form of ``diff -u``.
+
+    :param shown: what the path is called in it
+    """
+    here, there = sides.here.get(path), sides.there.get(path)
+    try:
+        now = await _inside(files, f"{inside}/{path}", there)
+    except FileError as error:
+        return f"{path}: {error.message}\n"
+    before = await asyncio.to_thread(_content, root, path, here)
+    note = "the file here changed too; this is the difference to it\n" if sides.changed_here(path) else ""
+    return note + await asyncio.to_thread(unified, shown or path, before, now, here, there)
+
+
+async def _inside(files: Files, path: str, facts: Facts | None) -> bytes | None:
+    if facts is None:
+        return None
+    if facts.kind == "link":
+        return facts.content.encode("utf-8", "surrogateescape")
+    if facts.kind != "file" or facts.size > MAX_TEXT:
+        return bytes(MAX_TEXT + 1)
+    return await files.read(path, n=MAX_TEXT)
+
+
+async def agreed(agree: Agree | None, plan: Outcome) -> bool:
     if agree is None:
         return True
     said = agree(plan)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -89,6 +89,32 @@ def change(path: str, before: Facts | None, now: Facts | None, note: str = "") -
         was=before.size if before is not None else 0,
         note=note,
     )
+
+
+def coming(
+    sides: Sides, paths: Iterable[str], why: Callable[[str, Facts | None], str], *, force: bool
+) -> tuple[Outcome, list[str]]:
+    """Return what a pull would do, and the paths that changed inside and are as they are here by now.
+
+    :param why: tells why a path is held back; empty when it is not
+    :param force: overwrite what changed here too
+    """
+    plan, alike = Outcome(), []
+    for path in paths:
+        if not sides.changed_there(path):
+            continue
+        if sides.alike(path):
+            alike.append(path)
+            continue
+        facts = sides.there.get(path)
+        one = change(path, sides.here.get(path), facts)
+        if note := why(path, facts):
+            plan.held.append(msgspec.structs.replace(one, note=note))
+        elif sides.changed_here(path) and not force:
+            plan.conflicts.append(msgspec.structs.replace(one, note="it changed here too"))
+        else:
+            plan.done.append(one)
+    return plan, alike
 
 
 def wanted(paths: Iterable[str], some: Iterable[str]) -> list[str]:

@@ -32,13 +32,16 @@ class There:
     shut: set[str] = field(default_factory=set)
 
 
-async def scan(channel: Channel, root: str, known: Mapping[str, Entry]) -> There:
+async def scan(
+    channel: Channel, root: str, known: Mapping[str, Entry], names: list[str] | None = None
+) -> There:
     """Return what is below a directory inside; a file's content is known when its dates are.
 
+    :param names: look for these in it, and not below them
     :raises FileError: there is no such directory
     :raises ProtocolError: what came makes no sense
     """
-    raw = await _lines(channel, "tree.scan", {"path": root})
+    raw = await _lines(channel, "tree.scan", {"path": root, **({} if names is None else {"names": names})})
     return await asyncio.to_thread(_parse, raw, known)
 
 

@@ -138,7 +138,10 @@ async def test_skills_are_not_copied_through_a_link_when_made_anew(
     (hermes_home / "skills" / "one" / "SKILL.md").write_text("evil")
     await text(box, f"rm -rf ~/.hermes && ln -s {canary} ~/.hermes")
     await box.close()
-    async with sandbox(place, name="hostile", network="off", recreate=True) as again:
+    again = sandbox(place, name="hostile", network="off", recreate=True)
+    with pytest.warns(UserWarning, match="SKILL.md was not brought inside.*: a link or a file is in the way"):
+        await again.open()
+    async with again:
         assert await text(again, "readlink ~/.hermes") == str(canary)
         await again.destroy()
     intact(canary)

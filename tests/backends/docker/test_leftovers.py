@@ -16,6 +16,7 @@ import pytest
 
 import hermes
 from _containers import IMAGES, ONE_ENGINE, ROOT, asked, container, containers, engine, sandbox
+from _state import content, store_content
 from hermes import backends
 from hermes.backends.docker._prune import _home_mark
 from hermes.config import Config, Docker, load
@@ -204,12 +205,11 @@ async def test_two_backends_on_one_engine_leave_each_other_alone(hermes_home: Pa
 @ONE_ENGINE
 async def test_prune_removes_nothing_while_a_record_cannot_be_read(place: str, hermes_home: Path) -> None:
     async with sandbox(place, name="unread") as box:
-        file = hermes_home / "state" / "sandboxes" / f"{place}@unread.json"
-        content = file.read_text()
-        file.write_text("{")
+        kept = await asyncio.to_thread(content, hermes_home, place, "unread")
+        await asyncio.to_thread(store_content, hermes_home, place, "unread", "{")
         with pytest.raises(hermes.HermesError, match="nothing was removed"):
             await prune(place)
-        file.write_text(content)
+        await asyncio.to_thread(store_content, hermes_home, place, "unread", kept)
         assert (await box.run("echo alive")).text == "alive\n"
         await box.destroy()
 

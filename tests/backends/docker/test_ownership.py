@@ -60,6 +60,7 @@ async def test_a_user_of_the_images(place: str) -> None:
 
 
 async def test_the_users_own_skills_can_be_shared_but_not_changed(place: str, hermes_home: Path) -> None:
+    hermes_home.mkdir(0o700)
     (hermes_home / "skills" / "one").mkdir(parents=True)
     (hermes_home / "skills" / "one" / "SKILL.md").write_text("first\n")
     async with sandbox(place, config=Config(skills="shared")) as box:
@@ -77,6 +78,7 @@ async def test_the_users_own_skills_can_be_shared_but_not_changed(place: str, he
 
 @ONE_ENGINE
 async def test_skills_may_be_left_out(place: str, hermes_home: Path) -> None:
+    hermes_home.mkdir(0o700)
     (hermes_home / "skills" / "one").mkdir(parents=True)
     async with sandbox(place, config=Config(skills="off")) as box:
         assert (await box.exec("ls ~/.hermes")).exit_code == 2
@@ -84,6 +86,7 @@ async def test_skills_may_be_left_out(place: str, hermes_home: Path) -> None:
 
 @ONE_ENGINE
 async def test_a_sandbox_keeps_its_own_skills_when_made_anew(place: str, hermes_home: Path) -> None:
+    hermes_home.mkdir(0o700)
     (hermes_home / "skills" / "one").mkdir(parents=True)
     (hermes_home / "skills" / "one" / "SKILL.md").write_text("first\n")
     async with sandbox(place, name="learns") as box:

@@ -205,6 +205,7 @@ def configured(host: Host, home: Path) -> None:
     del values["workspace"]
     lines = "".join(f"  {key}: {value}\n" for key, value in values.items())
     (home / "config.yaml").write_text(f"ssh:\n{lines}")
+    (home / "config.yaml").chmod(0o600)
 
 
 @BLOCKS

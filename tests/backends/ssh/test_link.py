@@ -118,6 +118,63 @@ async def test_a_link_that_stays_cut_is_an_error_and_the_command_goes_on(own: Ma
     assert (await again.run("cat ran")).text == "ran\n"
 
 
+@pytest.mark.slow
+async def test_an_unreachable_sandbox_is_used_again_when_its_host_answers(
+    own: Machine, open_on: Open
+) -> None:
+    """The same object, with its sessions; what failed meanwhile is not run after all."""
+    box = await open_on(own.host, reconnect_for=3, **LINK)
+    await box.run("x=kept; cd /")
+    own.link.set(cut=True)
+    for command in ("true", "touch ~/never"):  # the second was never sent
+        with stopwatch(25), pytest.raises(hermes.Unreachable):
+            await box.run(command)
+    own.link.set(cut=False)
+    with stopwatch(20):
+        assert (await box.run("echo $x; pwd")).text == "kept\n/\n"
+    await asyncio.sleep(1)
+    assert (await box.run("test -e ~/never")).exit_code == 1
+    own.link.set(cut=True)
+    with stopwatch(25), pytest.raises(hermes.Unreachable):
+        await box.run("true")
+    await asyncio.to_thread(own.stop)
+    await asyncio.to_thread(own.start)
+    own.link.reset(Machine.DELAY)
+    for _ in range(2):
+        with stopwatch(20), pytest.raises(hermes.SandboxGone) as caught:
+            await box.run("true")
+        assert not isinstance(caught.value, hermes.Unreachable)
+
+
+@pytest.mark.slow
+async def test_a_frozen_guest_is_found_out_by_the_time_limit(own: Machine, open_on: Open) -> None:
+    """Long before the link would be given up, and not while only the link is cut."""
+    box = await open_on(own.host, reconnect_for=300, **LINK)
+    await box.run("x=kept")
+    (guest,) = {int(pid) for pid, line in own.strangers().items() if _is_guest(pid, box)}
+    own.link.set(cut=True)
+    run = asyncio.create_task(box.run("echo $x", timeout=1))
+    await asyncio.sleep(40)
+    assert not run.done()
+    own.link.set(cut=False)
+    assert (await run).text == "kept\n"
+    os.kill(guest, signal.SIGSTOP)
+    try:
+        with stopwatch(75), pytest.raises(hermes.Unreachable, match="time limit has passed"):
+            await box.run("sleep 60", timeout=1)
+    finally:
+        os.kill(guest, signal.SIGCONT)
+    with stopwatch(20):
+        assert (await box.run("echo $x")).text == "kept\n"
+
+
+def _is_guest(pid: int, box: hermes.Sandbox) -> bool:
+    """Whether this process, as it is seen from here, is the guest, which knows itself by another number."""
+    lines = Path(f"/proc/{pid}/status").read_text("ascii", "replace").splitlines()
+    numbers = next(line.split()[1:] for line in lines if line.startswith("NSpid:"))
+    return numbers[-1] == str(box._channel.guest["pid"])
+
+
 async def test_sshd_is_killed_in_mid_command(own: Machine, open_on: Open) -> None:
     """Its processes for the connection, not the one that listens; again and again."""
     box = await open_on(own.host)

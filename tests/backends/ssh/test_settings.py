@@ -13,7 +13,8 @@ import hermes
 from _ssh import Host, machine
 from hermes.backends.base import Spec
 from hermes.backends.ssh import SshBackend
-from hermes.config import Config
+from hermes.backends.ssh._target import target_for
+from hermes.config import Config, Ssh
 
 from .conftest import Open
 
@@ -29,6 +30,7 @@ def settled(monkeypatch: pytest.MonkeyPatch, home: Path, how: str, values: dict[
     home.mkdir(0o700, exist_ok=True)
     lines = "".join(f"  {key}: {value}\n" for key, value in values.items())
     (home / "config.yaml").write_text(f"ssh:\n{lines}")
+    (home / "config.yaml").chmod(0o600)
 
 
 @pytest.mark.parametrize("how", ["environment", "file", "options"])
@@ -50,6 +52,53 @@ async def test_what_is_missing_is_named_and_nothing_else(
         assert (variable in said) is (key in missing), said
     assert "TERMINAL_SSH_PORT" not in said
     assert "TERMINAL_SSH_KEY" not in said
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"host": "@near", "user": "u"}, ["'@near'", "no user before the '@'"]),
+        ({"host": "u@"}, ["'u@'", "no host after the '@'"]),
+        ({"host": "me@there", "user": "you"}, ["'me'", "'you'", "ssh.user"]),
+        ({"host": "my host", "user": "u"}, ["ssh.host is 'my host'", "has a blank"]),
+        ({"host": "there ", "user": "u"}, ["ssh.host is 'there '", "has a blank"]),
+        ({"host": "-oProxyCommand=x", "user": "u"}, ["ssh.host", "begins with '-'"]),
+        ({"host": "there", "user": "a b"}, ["ssh.user is 'a b'", "has a blank"]),
+    ],
+)
+@pytest.mark.parametrize("how", ["environment", "file"])
+async def test_what_cannot_be_a_machine_is_said_why(
+    hermes_home: Path, monkeypatch: pytest.MonkeyPatch, how: str, values: dict[str, str], words: list[str]
+) -> None:
+    settled(
+        monkeypatch,
+        hermes_home,
+        how,
+        {key: repr(text) if how == "file" else text for key, text in values.items()},
+    )
+    with pytest.raises(hermes.ConfigError, match="nothing was tried") as caught:
+        await hermes.Sandbox("ssh").open()
+    assert [word for word in words if word not in str(caught.value)] == []
+    assert caught.value.hint
+
+
+def test_a_user_before_the_host() -> None:
+    def reached(options: dict[str, Any], **config: Any) -> str:
+        return str(target_for(options, Ssh(**config)))
+
+    assert reached({}, host="me@there") == "me@there"
+    assert reached({}, host="me@there", user="me") == "me@there"
+    assert reached({}, host="me@corp.example@there") == "me@corp.example@there"
+    # Said for this one machine it counts, whatever holds for all.
+    assert reached({"host": "me@there"}, user="you") == "me@there"
+    assert reached({"host": "gpu"}, user="you", hosts={"gpu": {"host": "me@there"}}) == "me@there"
+    for options, config in (
+        ({"host": "me@there", "user": "you"}, {}),
+        ({"host": "gpu"}, {"hosts": {"gpu": {"host": "me@there", "user": "you"}}}),
+        ({"user": "you"}, {"host": "me@there"}),
+    ):
+        with pytest.raises(hermes.ConfigError, match=r"ssh\.user says 'you'"):
+            reached(options, **config)
 
 
 @pytest.mark.parametrize("how", ["environment", "file"])
@@ -178,6 +227,7 @@ ssh:
       user: hermes-dash
 """
     )
+    (hermes_home / "config.yaml").chmod(0o600)
     options: dict[str, Any] = {"workspace": "private", "approval": "off"}
     async with hermes.Sandbox("ssh:one", **options) as one, hermes.Sandbox("ssh:two", **options) as two:
         assert (await one.run("id -un")).text == f"{host.user}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import socket
 import subprocess
 import time
@@ -34,11 +35,11 @@ def add_key(path: Path) -> None:
     subprocess.run(["ssh-add", "-q", path], check=True, capture_output=True, timeout=20)
 
 
-def lenient(host: Host, folder: Path, known: str) -> Host:
+def lenient(host: Host, folder: Path, known: str, more: str = "") -> Host:
     """Return the host for a user who says nothing of host keys, and knows *known*."""
     path = folder / "known"
     path.write_text(known)
-    changed = host.with_config(folder, "", known_hosts=str(path))
+    changed = host.with_config(folder, more, known_hosts=str(path))
     config = Path(changed.config)
     config.write_text(
         config.read_text().replace("StrictHostKeyChecking yes", "").replace("BatchMode yes", "")
@@ -61,8 +62,24 @@ async def test_a_changed_host_key_is_refused(host: Host, tmp_path: Path) -> None
     assert error.code == "host_key_changed"
     assert "host key" in str(error)
     assert not error.retryable
-    assert f"ssh-keygen -R '[{host.address}]:{host.port}'" in str(error.hint)
+    assert f"ssh-keygen -R '[{host.address}]:{host.port}' -f {tmp_path}/known" in str(error.hint)
+    assert "in line 1 there" in str(error.hint)
     assert (tmp_path / "known").read_text() == known
+
+
+async def test_the_advice_after_a_changed_key_works(host: Host, open_on: Open, tmp_path: Path) -> None:
+    """Under the alias of the user's own configuration, in the line and file that ssh names."""
+    kind, key = new_key(tmp_path / "other").with_suffix(".pub").read_text().split()[:2]
+    known = f"# mine\nother.example {kind} {key}\nthat-one {kind} {key}\n"
+    changed = lenient(host, tmp_path, known, "HostKeyAlias that-one")
+    error = await refusal(changed)
+    assert error.code == "host_key_changed"
+    command, said = str(error.hint).partition("Only then: ")[2].split(" -- ")
+    assert said == "the old key is in line 3 there"
+    assert command == f"ssh-keygen -R that-one -f {tmp_path}/known"
+    await asyncio.to_thread(subprocess.run, shlex.split(command), check=True, timeout=20)
+    box = await open_on(changed)
+    assert (await box.run("echo in")).text == "in\n"
 
 
 async def test_a_new_host_is_accepted_once(open_on: Open, host: Host, tmp_path: Path) -> None:
@@ -94,6 +111,11 @@ async def test_a_wrong_key_is_refused_and_no_password_asked(host: Host, tmp_path
     assert error.code == "login_refused"
     assert "ermission denied" in str(error)
     assert "(publickey)" in str(error)
+    by_hand = str(error.hint).partition("work: ")[2].partition(" -- ")[0]
+    assert shlex.split(by_hand) == [
+        *("ssh", "-o", "BatchMode=yes", "-F", str(config), "-i", other.key, "-p", str(host.port)),
+        *("-l", host.user, host.address, "true"),
+    ]
 
 
 async def test_a_key_that_is_locked_is_no_way_in(host: Host, tmp_path: Path) -> None:

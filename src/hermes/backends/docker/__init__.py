@@ -16,13 +16,12 @@ from hermes.credentials import stage
 from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedError
 from hermes.guest.dirs import SOCKET
 
-from .._command import run_client
 from .._connect import connect_guest
 from .._workspace import reaches_host, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
-from ._engine import CALL_SECONDS, Engine, engine_for, missing
+from ._engine import Engine, engine_for, missing
 from ._files import Files
 from ._image import ensure, no_image
 from ._metadata import block_metadata
@@ -263,9 +262,6 @@ class DockerBackend(Backend):
                 group.create_task(asyncio.to_thread(files.wait_for_guest, GUEST_SECONDS))
             if files.new_volumes and files.owner is not None:
                 await self._give(engine, plan, files, files.owner)
-            skills = await asyncio.to_thread(files.skills_to_send)
-            if skills is not None:
-                await self._send_skills(engine, ident, skills)
         for argv in plan.post_create:
             self.progress(f"post-create: {' '.join(argv)[:200]}")
             env = [part for key in plan.env for part in ("--env", key)]
@@ -285,12 +281,6 @@ class DockerBackend(Backend):
     async def _block(self, engine: Engine) -> None:
         made = self._made
         await block_metadata(engine, made["container"], made["image"], plain=made.get("plain", True))
-
-    async def _send_skills(self, engine: Engine, ident: str, skills: bytes) -> None:
-        argv = (*engine.argv, "exec", "--interactive", ident, "python3", "-I", "-S", "-c")
-        done = await run_client((*argv, container.UNPACK_SKILLS), timeout=CALL_SECONDS, stdin=skills)
-        if done.code != 0:
-            raise BackendError(f"the skills could not be copied into the container: {done.said}")
 
     async def _undo(self, engine: Engine, files: Files, name: str, error: BaseException) -> None:
         left: list[str] = []

@@ -10,11 +10,11 @@ from pathlib import Path
 from hermes.channel.boot import as_file
 from hermes.config import home, make_private
 from hermes.credentials import stage
-from hermes.errors import BackendError, HermesError
+from hermes.errors import BackendError, HermesError, UnsupportedError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
-from .._workspace import copy_skills, make_own, packed_skills, remove_trees
+from .._workspace import make_own, remove_trees
 from ..base import Spec
 from ._container import BOOT, CREDENTIALS, HOME, RUN, WORKSPACE
 from ._engine import Facts
@@ -63,8 +63,6 @@ class Files:
         make_private(self._base)
         for name, _ in self._own:
             make_own(self._base / name, self.host_uid, gid)
-        if self._plan.skills == "copy":
-            copy_skills(self._base / "home" / ".hermes" / "skills", self.host_uid, gid)
         if self.credentials is not None:
             stage.make(self.credentials, self.host_uid, gid)
         if self.host_run is not None:
@@ -103,11 +101,6 @@ class Files:
                 hint="Remove it if it is not yours, or set XDG_RUNTIME_DIR to a directory of your own.",
             ) from error
 
-    def skills_to_send(self) -> bytes | None:
-        """Return the skills as a tar file for a home that is a new volume, None when none are due. Blocks."""
-        new = f"hermes-{self._spec.id}-home" in self.new_volumes
-        return packed_skills() if new and self._plan.skills == "copy" else None
-
     def _mounts(self) -> list[Mount]:
         found = [] if self._plan.here is None else [Mount(self._plan.here, WORKSPACE)]
         for name, target in self._own:
@@ -116,7 +109,13 @@ class Files:
         if self.credentials is not None:
             found.append(Mount(self.credentials, CREDENTIALS, read_only=True))
         skills = home() / "skills"
-        if self._plan.skills == "shared" and self._facts.local and skills.is_dir():
+        if self._plan.skills == "shared" and skills.is_dir():
+            if not self._facts.local:
+                raise UnsupportedError(
+                    "skills: shared cannot be: the engine does not see this machine's files; "
+                    "nothing was started",
+                    hint="--set skills=copy",
+                )
             found.append(Mount(str(skills), f"{HOME}/.hermes/skills", read_only=True))
         return found
 

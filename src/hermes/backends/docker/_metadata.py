@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes.errors import BackendError
 
 from .._command import Done, run_client
-from ._container import no_metadata_script, own_metadata_script
+from .._metadata import no_metadata_script, own_metadata_script
 from ._engine import Engine
 
 __all__ = ["block_metadata"]

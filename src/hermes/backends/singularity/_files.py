@@ -18,7 +18,8 @@ from hermes.errors import HermesError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
-from .._workspace import copy_skills, make_own, remove_trees
+from .._seccomp import REFUSED
+from .._workspace import make_own, remove_trees
 from ..base import Spec
 from ._options import CAPABILITIES, CREDENTIALS, HOME, RUN, SCRATCH, WORKSPACE, Bind
 from ._plan import Plan
@@ -29,12 +30,6 @@ __all__ = ["Files", "home_mark", "privileges", "run_dir", "write"]
 PREFIX = "hermes-"
 MARK = "hermes.json"
 SECCOMP = "seccomp.json"
-_REFUSED = """
-    acct add_key bpf delete_module finit_module fsconfig fsmount fsopen fspick init_module ioperm iopl
-    kexec_file_load kexec_load keyctl mount mount_setattr move_mount open_by_handle_at open_tree
-    perf_event_open pivot_root quotactl reboot request_key setns swapoff swapon umount umount2 unshare
-    userfaultfd
-"""
 OWN = {"workspace": WORKSPACE, "home": HOME, "scratch": SCRATCH}
 
 # Root inside is root, and what guards these is the number of the user alone: it sees what programs ask for,
@@ -95,8 +90,6 @@ class Files:
         for name in (*OWN, "tmp", *(("overlay",) if spec.persistent else ())):
             if name != "workspace" or plan.here is None:
                 make_own(self.base / name, uid, gid)
-        if plan.skills == "copy":
-            copy_skills(self.base / "home" / ".hermes" / "skills", uid, gid)
         idle = 0.0 if spec.keep else max(1.0, spec.lifetime.idle_stop - spec.lifetime.idle_guest)
         write(self.base / "start", start_script(idle, asked=plan.options.slurm.wanted), 0o700)
         self.pid_file.unlink(missing_ok=True)
@@ -199,7 +192,7 @@ def _seccomp() -> dict[str, Any]:
 
     The engines' own lists of what is allowed are too narrow for programs that are newer than they.
     """
-    refused = {"names": _REFUSED.split(), "action": "SCMP_ACT_ERRNO"}
+    refused = {"names": list(REFUSED), "action": "SCMP_ACT_ERRNO"}
     return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [refused]}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import shlex
 from collections.abc import Callable
 
 from hermes.config import environment
@@ -18,6 +20,8 @@ __all__ = ["SshChannel", "failure_of"]
 SSH_FAILED = 255
 MAX_NOISE = 1 << 16
 KEY_CHANGED = "remote host identification has changed"
+OFFENDING = re.compile(r"^Offending .*key in (/[^\r\n]+):(\d+)\r?$", re.M)
+KNOWN_AS = re.compile(r"key for (\S+) has changed")
 UNREACHABLE = (
     "could not resolve",
     "connection refused",
@@ -91,7 +95,7 @@ class SshChannel(ProcessChannel):
             code="no_shell_there",
             operation="connect",
             hint="The account needs a login shell that runs commands: not nologin, git-shell or a forced "
-            f"command. Does 'ssh -l {self._target.user} {self._target.host} echo ok' print ok?",
+            f"command. Does this print ok: {self._target.by_hand('echo ok')}",
         )
 
     @property
@@ -111,7 +115,7 @@ def failure_of(said: str, target: Target) -> HermesError:
             "was installed anew; nothing was sent to it",
             code="host_key_changed",
             operation="connect",
-            hint=f"Ask the host's administrator for its key. Only then: ssh-keygen -R {_known_as(target)}",
+            hint=f"Ask the host's administrator for its key. Only then: {_forgetting(said, target)}",
         )
     if "host key verification failed" in low:
         return BackendError(
@@ -126,8 +130,8 @@ def failure_of(said: str, target: Target) -> HermesError:
             f"{target} does not let us in: {shown}",
             code="login_refused",
             operation="connect",
-            hint=f"Does 'ssh -o BatchMode=yes -l {target.user} {target.host} true' work? No "
-            "password is asked for here: use a key (ssh.key), and ssh-add where it has a passphrase.",
+            hint=f"Does this work: {target.by_hand('true')} -- No password is asked for here: use a key "
+            "(ssh.key), and ssh-add where it has a passphrase.",
         )
     if any(words in low for words in UNREACHABLE) or not text:
         return Unreachable(
@@ -139,8 +143,15 @@ def failure_of(said: str, target: Target) -> HermesError:
     return BackendError(f"ssh cannot connect to {target}: {shown}", operation="connect")
 
 
-def _known_as(target: Target) -> str:
-    return f"'[{target.host}]:{target.port}'" if target.port not in (None, 22) else target.host
+def _forgetting(said: str, target: Target) -> str:
+    """Return the command that forgets a key: in the file and under the name that ssh tells of."""
+    name = f"[{target.host}]:{target.port}" if target.port not in (None, 22) else target.host
+    if (known := KNOWN_AS.search(said)) is not None:
+        name = known[1]
+    command = f"ssh-keygen -R {shlex.quote(name)}"
+    if (found := OFFENDING.search(said)) is None:
+        return command
+    return f"{command} -f {shlex.quote(found[1])} -- the old key is in line {found[2]} there"
 
 
 def _environment() -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,6 +35,15 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         return f"{self.user}@{self.host}" + (f":{self.port}" if self.port else "")
+
+    def by_hand(self, command: str) -> str:
+        """Return what a person types to try the same way there."""
+        s = self.settings
+        words = ["ssh", "-o", "BatchMode=yes"]
+        for option, value in (("-F", s.config_file), ("-i", s.key), ("-J", s.jump), ("-p", s.port)):
+            if value:
+                words += [option, os.path.expanduser(str(value))]
+        return f"{shlex.join([*words, '-l', self.user, self.host])} {command}"
 
     def argv(self, command: str, *, connect_timeout: float | None = None) -> list[str]:
         """Return the argv that runs a line of shell there. Blocks: the configuration file is seen to."""
@@ -82,8 +92,9 @@ def target_for(options: Mapping[str, Any], config: Ssh, at: Mapping[str, Any] | 
     named = options.get("host")
     settings: SshHost = config
     where = "option of ssh"
+    nearest = options  # of what says the machine
     if isinstance(named, str) and named in config.hosts:
-        given = config.hosts[named]
+        given = nearest = config.hosts[named]
         base = {
             key: value for key, value in msgspec.to_builtins(config).items() if key not in {*OWN, "hosts"}
         }
@@ -93,9 +104,10 @@ def target_for(options: Mapping[str, Any], config: Ssh, at: Mapping[str, Any] | 
         base = {key: value for key, value in msgspec.to_builtins(config).items() if key != "hosts"}
         settings = section(SshHost(), base, "ssh")
     settings = section(settings, {**options, **(at or {})}, where)
-    host, user = settings.host, settings.user
-    if host and "@" in host:
-        user, _, host = host.rpartition("@")
+    # Who names one machine with its user means that, whatever is said for all machines.
+    apart = "host" in nearest and not ("user" in nearest or "user" in options)
+    host, user = _apart(settings.host, None if apart else settings.user)
+    user = user or settings.user
     missing = [key for key, value in (("host", host), ("user", user)) if not value]
     if missing:
         both = " and ".join(REQUIRED[key] for key in missing)
@@ -110,8 +122,34 @@ def target_for(options: Mapping[str, Any], config: Ssh, at: Mapping[str, Any] | 
     assert host is not None and user is not None
     for what, text in (("host", host), ("user", user), ("jump", settings.jump or "x")):
         if text.startswith("-") or any(c.isspace() or not c.isprintable() for c in text):
-            raise ConfigError(f"ssh.{what}: {text[:60]!r} cannot be one; nothing was tried")
+            wrong = "begins with '-'" if text.startswith("-") else "has a blank or a control character in it"
+            raise ConfigError(
+                f"ssh.{what} is {text[:60]!r}, which {wrong}; nothing was tried",
+                hint=f"'hermes config get ssh.{what} --explain' tells where that was said.",
+            )
     return Target(host=host, user=user, settings=settings)
+
+
+def _apart(host: str | None, user: str | None) -> tuple[str | None, str | None]:
+    """Return host and user, for a host that may be USER@HOST.
+
+    :raises ConfigError: it is, with nothing before or after the sign, or with another user
+    """
+    if not host or "@" not in host:
+        return host, user
+    named, _, rest = host.rpartition("@")
+    if not named or not rest:
+        raise ConfigError(
+            f"ssh.host is {host[:60]!r}, which has no {'host after' if named else 'user before'} the '@'; "
+            "nothing was tried",
+            hint="It is HOST or USER@HOST (TERMINAL_SSH_HOST, or 'hermes config set ssh.host VALUE').",
+        )
+    if user and user != named:
+        raise ConfigError(
+            f"ssh.host says the user {named[:60]!r}, and ssh.user says {user[:60]!r}; nothing was tried",
+            hint="Say it in one of them only (TERMINAL_SSH_USER, or 'hermes config unset ssh.user').",
+        )
+    return rest, named
 
 
 def _key_file(named: str) -> str:

@@ -118,7 +118,27 @@ async def test_variables_set_before_the_stop_are_kept(box: Sandbox) -> None:
 async def test_partial_output_is_returned(box: Sandbox) -> None:
     result = await box.run("for i in {1..2000}; do echo line $i; done; echo e >&2; sleep 3600", timeout=0.5)
     assert result.stdout == b"".join(b"line %d\n" % i for i in range(1, 2001))
-    assert result.stderr.startswith(b"e\n")  # then the shell may say what was killed
+    assert result.stderr == b"e\n"
+
+
+@case
+async def test_what_the_shell_says_of_the_killed_is_not_the_commands(box: Sandbox) -> None:
+    heard: list[bytes] = []
+    for command, stderr in (
+        ("sleep 3600 | cat | sleep 3600", b""),
+        ("f() { printf end >&2; sleep 3600; }; f", b"end"),
+        ("cat <<EOF | sleep 3600\nline\nother\nEOF", b""),
+        ("echo 'bash: line 1: 77 Killed sleep 1' >&2; sleep 3600", b"bash: line 1: 77 Killed sleep 1\n"),
+    ):
+        result = await box.run(command, timeout=0.5)
+        assert (result.timed_out, result.stdout, result.stderr) == (True, b"", stderr), command
+        await box.run(command, timeout=0.5, on_stderr=heard.append, on_output=heard.append)
+        assert b"".join(heard) == stderr
+        heard.clear()
+    merged = await box.run("echo out; sleep 3600 & sleep 3600", timeout=0.5, merge_stderr=True)
+    assert merged.stdout == b"out\n"
+    # One that is killed by something else is told of as ever.
+    assert b"Killed" in (await box.run("bash -c 'kill -9 $$'; :")).stderr
 
 
 @case

