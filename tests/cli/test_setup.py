@@ -215,7 +215,7 @@ def test_what_a_recommended_place_lacks_is_said(
     cli: Cli, bare: str, number: str, place: str, lack: str
 ) -> None:
     with setup(cli, PATH=bare) as talk:
-        talk.sees("Usable here now: local.")
+        talk.sees("Usable here now: local, jail.")
         talk.sees(ISOLATION)
         talk.types()
         talk.sees("Number [1]:")
@@ -232,7 +232,7 @@ def test_what_a_recommended_place_lacks_is_said(
 
 def test_a_machine_with_nothing_says_what_is_missing(cli: Cli, bare: str) -> None:
     with setup(cli, PATH=bare) as talk:
-        talk.sees("Usable here now: local.")
+        talk.sees("Usable here now: local, jail.")
         talk.sees(ISOLATION)
         talk.types()
         talk.sees("Number [1]:")
