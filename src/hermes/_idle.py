@@ -78,7 +78,7 @@ async def _attach_again(box: Sandbox, lost: Channel) -> None:
     """
     await box._let_go(lost)
     try:
-        await box._attach(start=False, after=lost)
+        await box._attach(start=False, lost=lost)
     except Unreachable:
         raise
     except SandboxGone as error:

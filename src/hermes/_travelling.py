@@ -33,7 +33,7 @@ async def bring(box: Sandbox) -> None:
 
     :raises HermesError: the sandbox is out of reach
     """
-    if box._the_place().capabilities.isolation == "none":
+    if _of_this_machine(box):
         return
     if box._travel is not None or _some(box):
         await of(box).fresh()
@@ -46,7 +46,7 @@ def of(box: Sandbox) -> Travel:
     """
     from .travel import Travel
 
-    if box._the_place().capabilities.isolation == "none":
+    if _of_this_machine(box):
         raise UnsupportedError(
             f"commands on {box.backend} use the skills and dotfiles of this machine itself: none were copied"
         )
@@ -54,6 +54,12 @@ def of(box: Sandbox) -> Travel:
     if box._travel is None:
         box._travel = Travel(box._channel, box._config)
     return box._travel
+
+
+def _of_this_machine(box: Sandbox) -> bool:
+    """Return whether the home inside is this user's own."""
+    isolated = box._the_place().capabilities.isolation != "none"
+    return not isolated and box._channel.guest.get("home") == os.path.expanduser("~")
 
 
 def _some(box: Sandbox) -> bool:

@@ -55,8 +55,8 @@ async def _jail(config: Config, why: str) -> tuple[str, str]:
             f"no place was chosen, and none that isolates works here; nothing was run. Containers: {why}. "
             f"Jail: {error.message}",
             code="backend_unavailable",
-            hint=f"{error.hint or ''} For a machine that may be thrown away there is: "
-            "hermes config set sandbox local".strip(),
+            hint=f"{(error.hint or 'Install docker').rstrip('.')}. For a machine that may be thrown away: "
+            "hermes config set sandbox local",
             context={"backend": "auto"},
         ) from error
     return "jail", why

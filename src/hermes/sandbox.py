@@ -208,7 +208,7 @@ class Sandbox:
             progress=self._on_progress,
         )
 
-    async def _attach(self, *, start: bool, after: Channel | None = None) -> None:
+    async def _attach(self, *, start: bool, lost: Channel | None = None) -> None:
         from .channel.channel import Channel
         from .credentials import supply
 
@@ -226,7 +226,7 @@ class Sandbox:
         wait = place.reconnect_for if self._reconnect_for is None else self._reconnect_for
         # Where commands are judged, the first of them needs to know.
         session = DEFAULT_SESSION if place.capabilities.judged else None
-        channel = Channel(place, options, reconnect_for=wait, hello=settings, session=session, after=after)
+        channel = Channel(place, options, reconnect_for=wait, hello=settings, session=session, after=lost)
         try:
             await channel.open_connection(start=start)
         except BaseException:
@@ -253,6 +253,7 @@ class Sandbox:
             seconds = place.idle_after or life.idle_stop
             self._idle = asyncio.create_task(suspend_when_idle(self, seconds))
         await asyncio.to_thread(self._store.touch, self._record)
+        self._travel = None
         await _travelling.bring(self)
 
     async def _awake(self) -> None:

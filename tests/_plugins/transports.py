@@ -1,4 +1,9 @@
-"""Leave out what the tests' own transports cannot be given: a case whose client is another process."""
+"""What collecting has to know of the tests' own transports.
+
+Their exceptions, and that a case whose client is another process cannot be theirs.
+"""
+
+from collections.abc import Generator
 
 import pytest
 
@@ -6,10 +11,18 @@ OTHER_PROCESS = "test_client_killed_in_mid_command"  # it knows installed backen
 OWN = (
     *("local-relay", "local-text", "docker-relay", "docker-remap"),
     *("singularity-relay", "singularity-slurm", "ssh-far"),
+    *("jail-relay", "jail-wheel", "jail-landlock"),
 )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None, None, None]:
+    from _transports import known
+
+    with known():
+        yield
     out = [item for item in items if item.name in (f"{OTHER_PROCESS}[{kind}]" for kind in OWN)]
     if out:
         config.hook.pytest_deselected(items=out)

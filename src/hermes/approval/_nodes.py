@@ -150,4 +150,5 @@ def variables(run: Interpreter, call: Call, base: str) -> None:
     given: Mapping[str, Value] = run.state.variables if base in BUILDS else call.env
     for name, value in list(given.items()):
         if isinstance(value, str) and " " in value and BUILD_TOOL.fullmatch(name):
+            value = value.replace("$$", "$") if base.endswith("make") else value
             run.subshell(partial(run.quietly, marks.plain(value)), captured=True)

@@ -154,7 +154,7 @@ class Arrays:
             *(client.path, image, self._place.spec, plan),
             env=dict(box._env),
             timeout=box._timeout,
-            travels=trees(box._config),
+            travels=await asyncio.to_thread(trees, box._config),
         )
         # A directory of that name is what a client left that came no further: nothing was submitted then.
         name = f"fleet-{self._journal.fleet}-{self._journal.submitted + 1}"

@@ -6,6 +6,7 @@ Standard library only. Reads a list of lines as JSON, prints a list of booleans.
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,9 @@ out = []
 for line in lines:
     open(log, "w").close()
     with tempfile.TemporaryDirectory() as folder, contextlib.suppress(subprocess.TimeoutExpired):
+        for name in set(re.findall(r"\bthere\d+\.sh", line)):
+            with open(os.path.join(folder, name), "w") as file:
+                file.write(":\nQQ\n")
         subprocess.run(
             ["bash", "-c", line],
             cwd=folder,

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import random
 import shlex
+import zlib
 from collections.abc import Callable, Iterator
 
 MARKER = "zapmark"
+THERE = 200
 quote = shlex.quote
 
 
@@ -210,8 +212,69 @@ CARRIERS: list[Carrier] = [
     ),
     lambda line, _: _make(line),
     lambda line, _: f"perl -e {quote(_PERL + quote_perl(line) + chr(41))}",
+    lambda line, _: _appended(line, _name("e", line)),
+    lambda line, _: _python_code(f"c = 'bash -c '\nc += {quote(line)!r}\nimport os\nos.system(c)"),
+    lambda line, _: _python_code(
+        f"import subprocess\nc = ['bash']\nc.append('-c')\nc.extend([{line!r}])\nsubprocess.run(c)"
+    ),
+    lambda line, _: _python_write(line, _name("w", line)),
+    lambda line, _: _python_append(line, _name("a", line)),
+    lambda line, _: f"printf '%s\\n' {quote(line)} >> {_there(line)}; bash {_there(line)}",
+    lambda line, _: f"sed -i {quote(_substitution(line))} {_there(line)}; bash {_there(line)}",
+    lambda line, _: f"sed -i {quote(_substitution(line))} {_there(line)}; . ./{_there(line)}",
+    lambda line, _: (
+        f"echo QQ > {_name('t', line)}; sed -i {quote(_substitution(line))} {_name('t', line)}; "
+        f"bash {_name('t', line)}"
+    ),
+    lambda line, _: _python_edit(line, _there(line)),
+    lambda line, _: _compiler(line),
     lambda line, _: f"alias_free=1; eval \"$(cat <<'XEOF'\n{line}\nXEOF\n)\"",
 ]
+
+
+def _python_code(code: str) -> str:
+    return f"python3 - <<'XEOF'\n{code}\nXEOF"
+
+
+def _name(letter: str, line: str) -> str:
+    """Return the name of a script that no line within this one has: it would run itself for ever."""
+    return f"{letter}{zlib.crc32(line.encode()) % 10**6}.sh"
+
+
+def _there(line: str) -> str:
+    """Return the name of a script that lies there before, with a line of QQ in it."""
+    return f"there{zlib.crc32(line.encode()) % THERE}.sh"
+
+
+def _appended(line: str, name: str) -> str:
+    return f"echo : > {name}; cat >> {name} <<'XEOF'\n{line}\nXEOF\nbash {name}"
+
+
+def _python_write(line: str, name: str) -> str:
+    return _python_code(f"open({name!r}, 'w').write({line + chr(10)!r})") + f"\nbash {name}"
+
+
+def _python_append(line: str, name: str) -> str:
+    return _python_code(f"with open({name!r}, 'a') as f:\n    print({line!r}, file=f)") + f"\nbash ./{name}"
+
+
+def _python_edit(line: str, name: str) -> str:
+    code = f"s = open({name!r}).read()\ns = s.replace('QQ', {line!r})\nopen({name!r}, 'w').write(s)"
+    return _python_code(code) + f"\nbash {name}"
+
+
+def _substitution(line: str) -> str:
+    """Return what sed puts a line in the place of QQ with."""
+    for sign, text in (("\\", "\\\\"), ("/", "\\/"), ("&", "\\&"), ("\n", "\\n")):
+        line = line.replace(sign, text)
+    return f"s/QQ/{line}/"
+
+
+def _compiler(line: str) -> str:
+    if "\n" in line:
+        return f"eval {quote(line)}"
+    tool = f"bash -c {quote(line)} #".replace("$", "$$")
+    return f"touch x.c; CC={quote(tool)} make -s x"
 
 
 def quote_python(text: str) -> str:

@@ -86,6 +86,7 @@ class ModalBackend(Backend):
         self._box: Any = None
         self._connected: Connection | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._absent = False  # it was looked for, or ended here, just now
 
     @classmethod
     async def check(cls, config: Config) -> None:
@@ -330,7 +331,7 @@ class ModalBackend(Backend):
         except SandboxGone as error:
             if isinstance(error, Unreachable):
                 raise
-            self._box = None
+            self._box, self._absent = None, True
             return False
         return True
 
@@ -423,6 +424,7 @@ class ModalBackend(Backend):
             return
         box, self._box = self._box, None
         self._let_be()
+        self._absent = True
         await modal.gone_is_fine(box.terminate.aio(wait=True), "end the sandbox", END_SECONDS)
         await note(self, "down")
 
@@ -467,7 +469,8 @@ class ModalBackend(Backend):
     async def resume(self) -> None:
         modal = await sdk()
         connection = await self._connect(modal)
-        if await self._running(modal, connection):
+        absent, self._absent = self._absent, False
+        if not absent and await self._running(modal, connection):
             return
         entry = await asyncio.to_thread(snapshots.kept, self.spec.id)
         if entry is None:
@@ -476,6 +479,12 @@ class ModalBackend(Backend):
         image = modal.modal.Image.from_id(entry.snapshot, client=connection.client)
         try:
             await self._make(modal, connection, app, image)
+        except BackendError as error:
+            # Another client was quicker.
+            if not isinstance(error.__cause__, modal.AlreadyExistsError):
+                raise
+            if not await self._running(modal, connection):
+                raise
         except SandboxGone as error:
             if not isinstance(error.__cause__, modal.NotFoundError):
                 raise
