@@ -107,6 +107,8 @@ async def find_or_create(
     state = "gone"
     if record is not None:
         place = place_of(record, config, wanted)
+        if wanted.progress is not None:
+            place.progress = wanted.progress
         state = await place.find(record.locator)
         if (
             create

@@ -39,10 +39,11 @@ TABLE: dict[str, Entry] = {
     "jail": Entry("jail", "JailBackend"),
     "ssh": Entry("ssh", "SshBackend"),
     "modal": Entry("modal", "ModalBackend", "modal"),
+    "daytona": Entry("daytona", "DaytonaBackend", "daytona"),
     "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
-COMING = ("daytona",)
+COMING = ()
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}

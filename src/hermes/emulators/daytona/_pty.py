@@ -25,6 +25,7 @@ EXIT_CONTROL = "X-Daytona-Pty-Exit-Control"
 ENVIRONMENT = "X-Daytona-Pty-Envs~"
 LONGEST = 64 * 1024
 BEHIND = 256
+TOGETHER = 16  # pieces that go out in one message, where so many wait: it spares time and changes nothing
 READ = 4096
 
 
@@ -60,10 +61,14 @@ class Viewer:
     async def send(self) -> None:
         """Send what is printed until the end."""
         await self._socket.send_str(json.dumps({"type": "control", "status": "connected"}))
-        while (data := await self._queue.get()) is not None:
-            await self._socket.send_bytes(data)
-            if self._over is not None and self._queue.full():
-                break
+        data: bytes | None = b""
+        while data is not None and not (self._over is not None and self._queue.full()):
+            pieces = [await self._queue.get()]
+            while pieces[-1] is not None and len(pieces) < TOGETHER and not self._queue.empty():
+                pieces.append(self._queue.get_nowait())
+            data = pieces[-1]
+            if joined := b"".join(piece for piece in pieces if piece is not None):
+                await self._socket.send_bytes(joined)
         assert self._over is not None
         code, reason, exited = self._over
         if exited is not None and self._exits:
