@@ -125,7 +125,7 @@ class _End(asyncio.Protocol):
             if data is not None:
                 there.write(data)
             else:
-                with contextlib.suppress(OSError):  # it was reset meanwhile
+                with contextlib.suppress(OSError):  # it was reset just now
                     there.write_eof()
                 self._other._half_over()
         if self._queue:
