@@ -79,6 +79,7 @@ class VercelChannel(CloudChannel):
 
     async def _pieces(self) -> AsyncIterator[bytes]:
         assert self._process is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
         while True:
             try:
                 text = await self._process.stdout.receive()
@@ -87,9 +88,10 @@ class VercelChannel(CloudChannel):
             except FAILURES as error:
                 raise translated(error, "go on with a log") from error
             yield text.encode("ascii", "replace")
-            self._seen += len(text)
-            if self._seen > ROTATE:
-                raise Unreachable("its log has become long, so another process goes on", reason="rotated")
+            before, self._seen = self._seen, self._seen + len(text)
+            if before <= ROTATE < self._seen:  # it ends then, and another process goes on
+                with contextlib.suppress(*FAILURES):
+                    await self._process.stdin.aclose()
         assert self._process.stderr is not None
         with contextlib.suppress(*FAILURES):
             if last := (await self._process.stderr.read())[-500:].strip():
