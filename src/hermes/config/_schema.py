@@ -287,35 +287,6 @@ class Ssh(SshHost, frozen=True, kw_only=True, forbid_unknown_fields=True):
     )
 
 
-class Daytona(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options of the daytona backend. Its key is a secret, and in none of these.
-
-    ``api_url``, ``target``, ``organization``
-        Where the API is, the region, and the organization, which a token (not a key) needs.
-    ``image``, ``snapshot``
-        What a sandbox is made from, one of them; the provider's own snapshot otherwise.
-    ``archive_after``
-        How long a sandbox sleeps before its disk is moved to cheaper storage, from where waking takes long;
-        None for the provider's own 7 days.
-    ``allow_networks``, ``allow_domains``
-        The only addresses (``10.0.0.0/8``) and names that it may reach; anything when both are empty.
-    ``create_timeout``, ``wake_timeout``, ``snapshot_timeout``
-        Seconds that making a sandbox, waking it, and keeping its files may take.
-    """
-
-    api_url: str | None = None
-    target: str | None = None
-    organization: str | None = None
-    image: str | None = None
-    snapshot: str | None = None
-    archive_after: Duration | None = None
-    allow_networks: tuple[str, ...] = ()
-    allow_domains: tuple[str, ...] = ()
-    create_timeout: Duration = 300.0
-    wake_timeout: Duration = 2400.0
-    snapshot_timeout: Duration = 1800.0
-
-
 class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of the modal backend. The tokens are secrets: ``MODAL_TOKEN_ID`` and ``MODAL_TOKEN_SECRET``.
 
@@ -393,6 +364,35 @@ class Vercel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     snapshot_deadline: Duration = 600.0
 
 
+class Daytona(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Options of the daytona backend. Its key is a secret, and in none of these.
+
+    ``api_url``, ``target``, ``organization``
+        Where the API is, the region, and the organization, which a token (not a key) needs.
+    ``image``, ``snapshot``
+        What a sandbox is made from, one of them; the provider's own snapshot otherwise.
+    ``archive_after``
+        How long a sandbox sleeps before its disk is moved to cheaper storage, from where waking takes long;
+        None for the provider's own 7 days.
+    ``allow_networks``, ``allow_domains``
+        The only addresses (``10.0.0.0/8``) and names that it may reach; anything when both are empty.
+    ``create_timeout``, ``wake_timeout``, ``snapshot_timeout``
+        Seconds that making a sandbox, waking it, and keeping its files may take.
+    """
+
+    api_url: str | None = None
+    target: str | None = None
+    organization: str | None = None
+    image: str | None = None
+    snapshot: str | None = None
+    archive_after: Duration | None = None
+    allow_networks: tuple[str, ...] = ()
+    allow_domains: tuple[str, ...] = ()
+    create_timeout: Duration = 300.0
+    wake_timeout: Duration = 2400.0
+    snapshot_timeout: Duration = 1800.0
+
+
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The settled configuration.
 
@@ -423,9 +423,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     singularity: Singularity = msgspec.field(default_factory=Singularity)
     jail: Jail = msgspec.field(default_factory=Jail)
     ssh: Ssh = msgspec.field(default_factory=Ssh)
-    daytona: Daytona = msgspec.field(default_factory=Daytona)
     modal: Modal = msgspec.field(default_factory=Modal)
     vercel: Vercel = msgspec.field(default_factory=Vercel)
+    daytona: Daytona = msgspec.field(default_factory=Daytona)
     foreign: tuple[str, ...] = ()
     untrusted: tuple[str, ...] = ()
 

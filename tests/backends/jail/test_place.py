@@ -308,6 +308,18 @@ async def test_what_a_killed_client_left_is_removed(hermes_home: Path) -> None:
     assert not left(hermes_home)
 
 
+async def test_a_process_for_a_jail_whose_files_are_gone(open_box: Open) -> None:
+    """As a client may ask for that still seeks one which another has destroyed."""
+    for options in ({}, {"program": "landlock"}):
+        place = place_of(await open_box(**options))
+        channel = await place.exec_channel(["/bin/true"])
+        await asyncio.to_thread(shutil.rmtree, place._files.base)
+        with pytest.raises(SandboxGone, match="no jail"):
+            await channel.start(lambda data: None, lambda why: None)
+        with pytest.raises(SandboxGone, match="no jail"):
+            await place.exec_channel(["/bin/true"])
+
+
 async def test_other_settings_are_another_jail(open_box: Open) -> None:
     await open_box(name="one", network="off")
     with pytest.raises(SandboxDiffers, match="network: off, now on"):

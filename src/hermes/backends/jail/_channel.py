@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
@@ -57,7 +58,7 @@ class JailChannel(ProcessChannel):
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         bwrap, *inner = self._argv
-        with contextlib.ExitStack() as stack:
+        with self._files.used(), contextlib.ExitStack() as stack:
             filters = held(seccomp(), stack)
             said, said_in = (
                 stack.enter_context(open(fd, mode)) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
@@ -77,15 +78,16 @@ class JailChannel(ProcessChannel):
             )
             process = super()._spawn()
             said_in.close()
+            pid = 0
             try:
                 pid = int(json.loads(said.read())["child-pid"])
                 self._files.note(pid)
                 if network is not None:
                     network.start(pid)
             except BaseException as error:
-                said_of_it = _discard(process)
-                if isinstance(error, OSError | ValueError):
-                    raise _failed(said_of_it) from error
+                words_of_it = _discard(process, pid)
+                if isinstance(error, ValueError):
+                    raise _failed(words_of_it) from error
                 raise
             return process
 
@@ -101,8 +103,11 @@ class JailChannel(ProcessChannel):
         return Network(path, self._files.base / "network.log")
 
 
-def _discard(process: subprocess.Popen[bytes]) -> str:
-    """End it, and return what it said."""
+def _discard(process: subprocess.Popen[bytes], pid: int) -> str:
+    """End it and the jail whose first process this is, and return what it said."""
+    if pid:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     process.kill()
     return process.communicate()[1].decode("utf-8", "replace").strip()[:600]
 

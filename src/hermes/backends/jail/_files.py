@@ -7,13 +7,13 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from hermes.config import home, make_private
 from hermes.credentials import stage
-from hermes.errors import HermesError
+from hermes.errors import BackendError, HermesError, SandboxGone
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
@@ -100,6 +100,20 @@ class Files:
             if os.path.lexists(f"/etc/{name}"):
                 found[name] = str(path)
         return found
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Tell files that were removed meanwhile from other failures. Blocks, for a moment.
+
+        :raises SandboxGone: they were
+        :raises BackendError: something else of this machine failed
+        """
+        try:
+            yield
+        except OSError as error:
+            if not self.base.is_dir():
+                raise SandboxGone("there is no jail", reason="its files were removed") from error
+            raise BackendError(f"the jail cannot be used: {error}; no command was run") from error
 
     def note(self, pid: int) -> None:
         """Remember the first process of a jail, as it is known here. Blocks."""

@@ -57,7 +57,7 @@ class LandlockChannel(ProcessChannel):
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         inner = list(self._argv)
-        with contextlib.ExitStack() as stack:
+        with self._files.used(), contextlib.ExitStack() as stack:
             told = held(json.dumps(self._told()).encode(), stack)
             fence = [sys.executable, "-I", "-S", str(Path(_fence.__file__)), str(told)]
             self._argv = [*self._files.groups.enter(), *fence, *inner]
