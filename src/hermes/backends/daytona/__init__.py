@@ -16,6 +16,7 @@ from hermes.config import Config
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable, UnsupportedError
 from hermes.usage import Size
 
+from .._cloud import _limiter
 from .._cloud._labels import home_mark, records, surplus
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 CALL_SECONDS = 30.0
 KEEP_AWAKE = 300.0
+CREATIONS = (300, 60.0)  # so many in so many seconds, which is what the smallest account may do
 COMING_UP = frozenset(
     (
         "creating",
@@ -143,6 +145,9 @@ class DaytonaBackend(Backend):
         if plan.image is not None:
             self.progress(f"making a sandbox from {plan.image}; the first time takes minutes")
         wanted = await asyncio.to_thread(parameters, plan, self.spec)
+        login = await asyncio.to_thread(credentials, self.config)
+        account = f"{self.name} {login.get('api_key') or login.get('organization_id')}"
+        await _limiter.turn(account, *CREATIONS)
         async with self._client.use() as sdk:
             try:
                 box = await asked("make a sandbox", lambda: sdk.create(wanted, timeout=seconds), seconds + 5)
