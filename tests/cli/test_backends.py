@@ -21,7 +21,7 @@ def test_every_place_is_there(cli: Cli) -> None:
     assert "TERMINAL_SSH_HOST" in found["ssh"]["missing"]
     assert found["modal"]["built"] and not found["modal"]["usable"]
     assert "MODAL_TOKEN_ID" in found["modal"]["missing"]
-    assert not found["daytona"]["built"]
+    assert found["daytona"]["built"] and found["jail"]["built"]
     assert all(one["for"] and one["cost"] and one["files"] for one in found.values())
 
 

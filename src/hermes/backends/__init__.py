@@ -43,7 +43,7 @@ TABLE: dict[str, Entry] = {
     "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
-COMING = ()
+COMING: tuple[str, ...] = ()
 """Names of places that this version does not have yet."""
 
 ALIASES = {"apptainer": "singularity"}
