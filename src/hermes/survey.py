@@ -37,14 +37,13 @@ class Proof(msgspec.Struct, kw_only=True):
 
 
 class Found(msgspec.Struct, kw_only=True):
-    """One place. ``works`` is None when it was asked and did not answer in time; ``built``: hermes has it.
+    """One place. ``works`` is None when it was asked and did not answer in time.
 
     ``missing`` says what it lacks, ``remedy`` what to do about it, ``facts`` what is there.
     """
 
     place: str
     works: bool | None
-    built: bool = True
     verified: str = "unverified"
     missing: str = ""
     remedy: str = ""
@@ -53,7 +52,7 @@ class Found(msgspec.Struct, kw_only=True):
 
 
 def places() -> list[str]:
-    """Return the names of all places: those to come too, then those that others added."""
+    """Return the names of all places: hermes's own, then those that others added."""
     return [*_catalog.ABOUT, *(name for name in backends.names() if name not in _catalog.ABOUT)]
 
 
@@ -94,16 +93,6 @@ async def look(name: str, config: Config, patience: float | None = PATIENCE) -> 
     :param name: ``BACKEND[:HOST]``
     :param patience: seconds for its answer, None for as long as it takes
     """
-    backend = backends.canonical(name).partition(":")[0]
-    if not _catalog.built(backend):
-        return Found(
-            place=name,
-            works=False,
-            built=False,
-            verified="not built",
-            missing=f"{backend} is not built into this version yet",
-            remedy="choose another place: 'hermes backends' shows them",
-        )
     verified = "unverified"
     try:
         one = await asyncio.to_thread(place, name, config)

@@ -60,7 +60,7 @@ def one(data: bytes) -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("corpus.jsonl", "variants.jsonl"):
+        for name in ("corpus.jsonl", "variants.jsonl", "daily.jsonl"):
             for number, line in enumerate((HERE / name).read_text("utf-8").splitlines()):
                 text = json.loads(line)["command"]
                 Path(folder, f"{name}-{number}").write_bytes(text.encode("utf-8", "replace"))

@@ -55,3 +55,14 @@ def test_pieces() -> None:
     assert substituted("s/a/b/", f"a{UNKNOWN}") is None
     assert changed(["x"]).startswith(BEFORE * 2)
     assert later(None, "a", f"{BEFORE}\nls\n") == "ls\n"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["a{1}=a{0}+a{0}", "a{1}=f'{{a{0}}}{{a{0}}}'", "a{1}=a{0}.join([a{0}, a{0}])", "a0+=a0; a{1}=a0"],
+)
+@pytest.mark.parametrize("start", ["'x'", "['x']", "open('z').read()"])
+def test_python_code_that_doubles_a_text_is_read_in_bounds(step: str, start: str) -> None:
+    steps = "\n".join(step.format(number, number + 1) for number in range(60))
+    code = f"import os\na0={start}\n{steps}\nopen('q', 'w').write(a60)\nos.system(a60)"
+    assert session(f"python3 - <<'PY'\n{code}\nPY").rule == "code-runs"

@@ -24,11 +24,14 @@ def test_a_place_that_cannot_be_used_is_taken_with_a_warning(cli: Cli) -> None:
     assert "warning: ssh cannot be used now: the ssh backend needs TERMINAL_SSH_HOST" in said(done)
     done = cli("config", "set", "sandbox", "daytona")
     assert done.returncode == 0
-    assert "warning: daytona cannot be used now: daytona is not built into this version yet" in said(done)
+    assert (
+        "warning: daytona cannot be used now: there are no credentials for Daytona: DAYTONA_API_KEY"
+        in said(done)
+    )
     assert cli.out("config", "get", "sandbox") == "daytona\n"
     done = cli("exec", "true")
     assert done.returncode == 125
-    assert "not built into this version yet; nothing was started" in said(done)
+    assert "DAYTONA_API_KEY is not set; nothing was started" in said(done)
 
 
 def test_a_place_that_does_not_exist_is_refused_with_the_nearest(cli: Cli) -> None:

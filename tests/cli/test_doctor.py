@@ -67,8 +67,10 @@ def test_a_state_store_that_cannot_be_read(cli: Cli) -> None:
     assert b"\nspace: " in done.stdout  # the rest is said all the same
 
 
-def test_what_is_not_built_yet_is_said_so(cli: Cli) -> None:
-    assert "daytona: not built into this version yet\n" in cli.out("doctor")
+def test_a_cloud_without_its_keys_is_no_fault_until_it_is_the_place(cli: Cli) -> None:
+    text = cli.out("doctor")
+    assert "daytona: does not work here\n  there are no credentials for Daytona" in text
+    assert "hermes config set daytona.api_key" in " ".join(text.split())
     assert cli("doctor", "--sandbox", "daytona").returncode == 125
 
 

@@ -204,19 +204,25 @@ def test_local_only_when_it_is_understood(cli: Cli) -> None:
     assert written(cli)["sandbox"] == "local"
 
 
-@pytest.mark.parametrize(("number", "place"), [("2", "daytona")])
-def test_what_is_not_built_yet_is_said_and_not_taken(cli: Cli, bare: str, number: str, place: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "place", "lack"),
+    [
+        ("2", "daytona", "there are no credentials for Daytona"),
+        ("3", "modal", "the tokens of Modal are missing"),
+    ],
+)
+def test_what_a_recommended_place_lacks_is_said(
+    cli: Cli, bare: str, number: str, place: str, lack: str
+) -> None:
     with setup(cli, PATH=bare) as talk:
-        talk.sees("Usable here now: local.")
+        talk.sees("Usable here now: local, jail.")
         talk.sees(ISOLATION)
         talk.types()
         talk.sees("Number [1]:")
         talk.types(number)
         talk.sees(f"Recommended: {place}.")
-        talk.sees(f"But {place} is not built into this version yet.")
+        talk.sees(f"But it cannot be used now: {lack}")
         talk.sees(f"Place [{place}]:")
-        talk.types()
-        talk.sees(f"{place} is not built into this version yet. Choose another one.")
         talk.types("dockerr")
         talk.sees("There is no place 'dockerr'. Did you mean 'docker'?")
         talk.types("\x03", end="")
@@ -226,7 +232,7 @@ def test_what_is_not_built_yet_is_said_and_not_taken(cli: Cli, bare: str, number
 
 def test_a_machine_with_nothing_says_what_is_missing(cli: Cli, bare: str) -> None:
     with setup(cli, PATH=bare) as talk:
-        talk.sees("Usable here now: local.")
+        talk.sees("Usable here now: local, jail.")
         talk.sees(ISOLATION)
         talk.types()
         talk.sees("Number [1]:")
@@ -295,10 +301,10 @@ def test_what_does_not_work_is_not_written(cli: Cli, bare: str) -> None:
     assert done.returncode == 125
     assert b"hermes: error:" in done.stderr
     assert not (cli.home / "config.yaml").exists()
-    for place in ("daytona",):
-        done = cli("setup", "--sandbox", place)
-        assert done.returncode == 125
-        assert f"the {place} backend is not built into this version yet" in done.stderr.decode()
+    done = cli("setup", "--sandbox", "daytona", "--non-interactive")
+    assert done.returncode == 125
+    assert "there are no credentials for Daytona: DAYTONA_API_KEY is not set" in done.stderr.decode()
+    assert not (cli.home / "config.yaml").exists()
     done = cli("setup", "--host", "x")
     assert "are for --sandbox ssh; nothing was changed" in done.stderr.decode()
     found = cli.json("setup", "--sandbox", "local", "--json")

@@ -88,3 +88,10 @@ def number(node: Any, depth: int = 0) -> int:
         if isinstance(node.op, ast.LShift):
             return left << min(right, 100) if left > 0 and right > 0 else 0
     return 0
+
+
+def forks(node: ast.AST) -> bool:
+    return any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "fork"
+        for one in ast.walk(node)
+    )

@@ -101,6 +101,7 @@ _ACTS = _SHELL | _RUN | _TREES | _REMOVES | _STARTS
 _ASKS = marks.names(
     "print help type repr callable hasattr dir id str isinstance inspect.signature inspect.getsource"
 )
+_LONGEST = 10_000  # a text or a list that is put together
 _SHORT = frozenset(one.rpartition(".")[2] for one in _ACTS)
 # Methods of clients of databases, queues and clouds.
 _CLEARS = Lazy(
@@ -182,7 +183,9 @@ class Reader:
                 self.values[name] = None if name in self.values and self.values[name] != value else value
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
                 name = node.target.id
-                self.values[name] = self.sum(self.values.get(name), self.value(node.value), node.op)
+                total = self.sum(self.values.get(name), self.value(node.value), node.op)
+                short = isinstance(total, str | list) and len(total) <= _LONGEST
+                self.values[name] = total if short else None
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 if isinstance(node.func.value, ast.Name) and node.func.attr in _GROWS:
                     self.grown(node.func.value.id, node.func.attr, node.args)
@@ -212,16 +215,14 @@ class Reader:
                 self.called(node)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 self.bare.add(id(node.value))
-            elif (isinstance(node, ast.ListComp | ast.GeneratorExp | ast.For) and _forks(node)) or (
-                isinstance(node, ast.While) and _forks(node)
+            elif (isinstance(node, ast.ListComp | ast.GeneratorExp | ast.For) and growth.forks(node)) or (
+                isinstance(node, ast.While) and growth.forks(node)
             ):
                 self.run.note("fork-bomb", "starts itself over and over", "block")
             elif (isinstance(node, ast.While) and growth.endless(node)) or (
                 isinstance(node, ast.BinOp) and growth.huge(node)
             ):
                 self.run.note("endless-output", "Python code that fills the memory or a disk")
-            elif isinstance(node, ast.Attribute) and self.dotted(node) == "os.environ":
-                pass
         if self.sends and self.reads_secret:
             self.run.note("send-secret", "Python code that sends a credential over the network")
         return "".join(self.printed) or UNKNOWN
@@ -272,7 +273,7 @@ class Reader:
             return
         value = self.value(args[0])
         more = [value] if method == "append" else value if isinstance(value, list) else [None]
-        self.values[name] = [*held, *more]
+        self.values[name] = [*held, *more] if len(held) + len(more) <= _LONGEST else None
 
     def imported(self, name: str) -> None:
         run, module = self.run, name
@@ -319,6 +320,12 @@ class Reader:
 
     def value(self, node: ast.AST | None, depth: int = 0) -> Any:
         """Return the value of an expression: a text, a number, a list, or None for what is not known."""
+        found = self._value(node, depth)
+        if isinstance(found, str | list) and len(found) > _LONGEST and not isinstance(node, ast.Constant):
+            return marks.kinds(found) if isinstance(found, str) else None
+        return found
+
+    def _value(self, node: ast.AST | None, depth: int) -> Any:
         if depth > 30 or node is None:
             return None
         if isinstance(node, ast.Constant):
@@ -361,14 +368,13 @@ class Reader:
         return None
 
     def sum(self, left: Any, right: Any, operator: ast.operator) -> Any:
-        if isinstance(operator, ast.Add):
-            if isinstance(left, list) and isinstance(right, list):
-                return left + right
-            if isinstance(left, str) or isinstance(right, str):
-                return (left if isinstance(left, str) else UNKNOWN) + (
-                    right if isinstance(right, str) else UNKNOWN
-                )
-        return None
+        if not isinstance(operator, ast.Add):
+            return None
+        if isinstance(left, list) and isinstance(right, list):
+            return left + right
+        if not isinstance(left, str) and not isinstance(right, str):
+            return None
+        return (left if isinstance(left, str) else UNKNOWN) + (right if isinstance(right, str) else UNKNOWN)
 
     def binary(self, node: ast.BinOp, depth: int) -> Any:
         left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
@@ -784,13 +790,6 @@ def _rm(call: Call, target: Any, flags: str) -> Call:
         argv=["rm", flags, target if isinstance(target, str) and target else UNKNOWN],
         name="rm",
         stdin=None,
-    )
-
-
-def _forks(node: ast.AST) -> bool:
-    return any(
-        isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "fork"
-        for one in ast.walk(node)
     )
 
 

@@ -22,6 +22,7 @@ _DUMPS = marks.names("json.dumps yaml.dump yaml.safe_dump toml.dumps textwrap.de
 _OPENS = marks.names("open io.open codecs.open")
 _READS = frozenset(("read", "readlines", "read_text"))
 MAX_DEPTH = 40
+MAX_STEPS = 3000
 
 
 class Files:
@@ -34,6 +35,7 @@ class Files:
         self.given: dict[str, list[ast.expr]] = {}  # what a name stands for, or has in it
         self.texts: dict[str, list[str]] = {}
         self.kept: dict[str, tuple[str, str | None]] = {}
+        self.steps = 0
         self.open: set[str] = set()  # names whose pieces are looked for
 
     def prepare(self, nodes: list[ast.AST]) -> None:
@@ -159,7 +161,8 @@ class Files:
 
     def pieces(self, node: ast.expr, depth: int = 0) -> list[str] | None:
         """Return what is put into a text that is read from a file; None where that is not known."""
-        if depth > MAX_DEPTH:
+        self.steps += 1
+        if depth > MAX_DEPTH or self.steps > MAX_STEPS:
             return None
         if isinstance(node, ast.Constant):
             return [str(node.value)]

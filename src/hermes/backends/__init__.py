@@ -43,9 +43,6 @@ TABLE: dict[str, Entry] = {
     "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
-COMING: tuple[str, ...] = ()
-"""Names of places that this version does not have yet."""
-
 ALIASES = {"apptainer": "singularity"}
 """Other names that users know a backend by. Records have the first one only."""
 
@@ -88,13 +85,6 @@ def load(name: str) -> type[Backend]:
 
     points = _entry_points()
     if name not in points:
-        if name in COMING:
-            raise ConfigError(
-                f"the {name} backend is not built into this version yet; nothing was started",
-                code="backend_unknown",
-                hint="'hermes backends' shows the places that there are.",
-                context={"backend": name},
-            )
         raise _unknown(name, [*TABLE, *sorted(points)])
     point = points[name]
     try:

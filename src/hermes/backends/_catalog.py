@@ -1,15 +1,10 @@
-"""What a person has to know of each place to choose one. Says nothing about this machine.
-
-A place that gets into the table of backends is listed as one that can be used from then on.
-"""
+"""What a person has to know of each place to choose one. Says nothing about this machine."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from . import COMING, TABLE
-
-__all__ = ["ABOUT", "NEEDS", "OTHER", "About", "Need", "built"]
+__all__ = ["ABOUT", "NEEDS", "OTHER", "About", "Need"]
 
 
 class About(NamedTuple):
@@ -106,8 +101,3 @@ NEEDS: dict[str, tuple[Need, ...]] = {
     ),
 }
 """What is asked for before a place is used the first time."""
-
-
-def built(name: str) -> bool:
-    """Return whether this version of hermes has the place. Those that others add are not in the list."""
-    return name in TABLE or name not in COMING

@@ -45,6 +45,7 @@ BOOT_TIMEOUT = 60.0
 HELLO_TIMEOUT = 20.0
 NO_GREETING = "its guest does not answer"
 TEXT_VIOLATIONS = 5
+FIRST_PATIENCE = 10.0  # seconds for which a first connection that breaks is tried again
 BACKOFF = (0.05, 5.0)  # seconds between attempts to reconnect: first, longest
 
 _ERRORS: dict[str, type[HermesError]] = {
@@ -344,7 +345,17 @@ class Channel:
         :param start: start a guest when none runs
         :raises SandboxGone: none runs and none was to be started
         """
-        await self._connect(start)
+        began = time.monotonic()
+        while True:
+            try:
+                await self._connect(start)
+                break
+            except Unreachable as error:
+                # The link broke while the guest was started: to start it again is to find it.
+                broke = error.code == "link_broke" or error.operation == "attach"
+                if not broke or time.monotonic() - began > FIRST_PATIENCE:
+                    raise
+                await asyncio.sleep(BACKOFF[0])
         if self._error is not None:
             raise self._error()
         self._spawn(self._keep_alive())

@@ -85,7 +85,7 @@ def _choose(config: Config, found: list[survey.Found]) -> str:
         tell(f"Configured now: {config.sandbox}.")
     tell("")
     if typer.confirm("Does isolation matter: must commands be kept away from your files?", True, err=True):
-        best = _situation(by_name)
+        best = _situation()
         tell("")
         tell(f"Recommended: {best}. {_catalog.ABOUT[best].why}")
         default = best
@@ -111,17 +111,15 @@ def _choose(config: Config, found: list[survey.Found]) -> str:
         if name not in by_name:
             near = _keys.nearest(name, list(by_name))
             tell(f"There is no place '{name}'." + (f" Did you mean '{near}'?" if near else ""))
-        elif not by_name[name].built:
-            tell(f"{name} is not built into this version yet. Choose another one.")
         elif name != "local" or _understood():
             return place
 
 
-def _situation(by_name: dict[str, survey.Found]) -> str:
+def _situation() -> str:
     tell("")
     tell("What is it like?")
     for number, (name, text) in enumerate(SITUATIONS, 1):
-        tell(f"  {number}) {text}: {name}" + ("" if by_name[name].built else " (not built yet)"))
+        tell(f"  {number}) {text}: {name}")
     choice: int = typer.prompt("Number", default=1, type=int, err=True)
     while not 1 <= choice <= len(SITUATIONS):
         choice = typer.prompt(f"1 to {len(SITUATIONS)}", default=1, type=int, err=True)
@@ -129,8 +127,6 @@ def _situation(by_name: dict[str, survey.Found]) -> str:
 
 
 def _lack(one: survey.Found) -> str:
-    if not one.built:
-        return f"But {one.place} is not built into this version yet."
     return f"But it cannot be used now: {one.missing}. {one.remedy}".rstrip()
 
 

@@ -65,9 +65,7 @@ def _explain(one: survey.Found) -> None:
     """Print what a place is for, and what keeps it from being used."""
     about = _catalog.ABOUT.get(one.place, _catalog.OTHER)
     text = f"{one.place}: {about.purpose}."
-    if not one.built:
-        text += " Not built into this version yet."
-    elif one.works is not True:
+    if one.works is not True:
         text += f" Not now: {one.missing}."
         if one.remedy:
             text += f" {one.remedy}"
@@ -81,7 +79,6 @@ def _record(one: survey.Found, chosen: str) -> dict[str, object]:
         "place": one.place,
         "configured": one.place == chosen,
         "usable": one.works,
-        "built": one.built,
         "missing": one.missing or None,
         "remedy": one.remedy or None,
         "isolation": about.isolation,

@@ -241,13 +241,12 @@ def _split(key: str) -> tuple[list[str], Any]:
 
 
 def _known_place(place: str) -> None:
-    """Refuse a name that no place has, now or in a later version."""
+    """Refuse a name that no place has."""
     from hermes import backends, survey
-    from hermes.backends import _catalog
     from hermes.config import _keys
 
     name = backends.canonical(place).partition(":")[0]
-    if name == "auto" or not _catalog.built(name):
+    if name == "auto":
         return
     try:
         backends.load(name)

@@ -90,17 +90,17 @@ async def _examine(
 def _show(places: list[survey.Found], machine: list[Check]) -> None:
     for one in places:
         print(clean(f"{one.place}: {_state(one)}"))
-        lines = [*one.facts, *([one.missing] if one.missing and one.built else [])]
+        lines = [*one.facts, *([one.missing] if one.missing else [])]
         if one.proof is not None:
             proof = one.proof
             lines.append(
                 f"a command ran: {proof.system} on {proof.machine}, {proof.seconds:.1f} s with the start"
             )
-        if one.remedy and one.built:
+        if one.remedy:
             lines.append(one.remedy)
         for line in lines:
             print(_folded(line, "  "))
-        if one.works is False and one.built:
+        if one.works is False:
             print(f"    hermes setup --sandbox {one.place}")
     if machine:
         print()
@@ -112,8 +112,6 @@ def _show(places: list[survey.Found], machine: list[Check]) -> None:
 
 
 def _state(one: survey.Found) -> str:
-    if not one.built:
-        return "not built into this version yet"
     return {True: "works", False: "does not work here", None: "does not answer"}[one.works]
 
 

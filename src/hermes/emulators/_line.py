@@ -125,7 +125,8 @@ class _End(asyncio.Protocol):
             if data is not None:
                 there.write(data)
             else:
-                there.write_eof()
+                with contextlib.suppress(OSError):  # it was reset just now
+                    there.write_eof()
                 self._other._half_over()
         if self._queue:
             self._timer = loop.call_at(self._queue[0][0], self._deliver)

@@ -213,6 +213,9 @@ class DaytonaBackend(Backend):
             argv, self._client, self._box, self._keep_awake, min(idle / 3, KEEP_AWAKE) if idle else 0.0
         )
 
+    def failure(self, channel: ByteChannel) -> HermesError | None:
+        return channel.failure if isinstance(channel, DaytonaChannel) else None
+
     async def _keep_awake(self, box: AsyncSandbox) -> None:
         """Say that the sandbox is used: the provider counts calls, not what runs in it."""
         with contextlib.suppress(HermesError):

@@ -55,6 +55,8 @@ class DaytonaChannel(CloudChannel):
         self._there: AsyncSandbox | None = None
         self._ending: list[asyncio.Task[Any]] = []
         self._held = False
+        self.failure: Unreachable | None = None
+        """Set when the connection broke, and not the process ended."""
 
     async def _connect(self) -> None:
         sdk = await self._client.acquire()
@@ -75,8 +77,10 @@ class DaytonaChannel(CloudChannel):
                 CALL_SECONDS,
             )
             await self._send(TYPED.encode())
-        except BaseException:
+        except BaseException as error:
             await asyncio.shield(self._release())
+            if isinstance(error, Unreachable) and self._there is not None:
+                error.code = "link_broke"  # it answered just now, and nothing runs yet
             raise
         loop = asyncio.get_running_loop()
         self._ending = [loop.create_task(self._watch())]
@@ -101,7 +105,12 @@ class DaytonaChannel(CloudChannel):
         why = terminal.error or (
             "the connection broke" if terminal.exit_code is None else f"exit code {terminal.exit_code}"
         )
-        raise Unreachable(f"the terminal in the sandbox was closed: {why}", reason=str(why))
+        error = Unreachable(
+            f"the terminal in the sandbox was closed: {why}", reason=str(why), code="link_broke"
+        )
+        if terminal.exit_code is None:
+            self.failure = error
+        raise error
 
     async def _send(self, data: bytes) -> None:
         await asked("write to the terminal", lambda: self._terminal.send_input(data), CALL_SECONDS)

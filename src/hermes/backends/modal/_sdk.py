@@ -127,7 +127,7 @@ def _token() -> tuple[str, str]:
         raise BackendError(
             f"the tokens of Modal are missing: {' and '.join(missing)}; nothing was started",
             code="backend_unavailable",
-            hint=f"Make them at {PAGE}, then: hermes config set modal.token_id ..., and modal.token_secret",
+            hint=f"Make them at {PAGE}, then: hermes config set modal.token_id, and modal.token_secret",
         )
     return values[0], values[1]
 

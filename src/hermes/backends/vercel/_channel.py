@@ -25,6 +25,8 @@ __all__ = ["VercelChannel"]
 ROTATE = 16 << 20
 """So many characters of a log are enough: after a cut the whole of it is sent again, before what is new."""
 
+END = 2.0  # seconds that a process may take to end when its stdin is closed
+
 FAILURES = (VercelError, httpx2.HTTPError, OSError, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
@@ -36,7 +38,7 @@ class VercelChannel(CloudChannel):
     """
 
     encoding: Encoding = "text"
-    piece: ClassVar[int] = 256 * 1024  # the most for one request are 512 KiB
+    piece: ClassVar[int] = 448 * 1024  # the most for one request are 512 KiB
 
     def __init__(
         self,
@@ -129,6 +131,16 @@ class VercelChannel(CloudChannel):
                 return
             left = self._lifetime
             await self._on_limit(left)
+
+    async def _close(self) -> None:
+        # The SDK does not close all of a stream that is left in its middle, so it is let come to its end.
+        process, reading = self._process, self._tasks[:1]
+        if process is not None and process.stdin is not None and reading:
+            with contextlib.suppress(TimeoutError, *FAILURES):
+                async with asyncio.timeout(END):
+                    await process.stdin.aclose()
+                    await asyncio.wait(reading)
+        await super()._close()
 
     async def _release(self) -> None:
         if self._keeper is not None:

@@ -258,7 +258,7 @@ class Command:
 
     async def _pump(self, stream: str, reader: asyncio.StreamReader) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        while data := await reader.read(1 << 16):
+        while data := await reader.read(1 << 18):
             if text := decoder.decode(data):
                 self.log.append((stream, text))
                 self._tell()
