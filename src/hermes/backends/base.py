@@ -225,6 +225,9 @@ class Backend(ABC):
     snapshot_ends: ClassVar[bool] = False
     """Whether :meth:`snapshot` ends all that runs in the place, which runs again when it returns."""
 
+    paid: ClassVar[bool] = False
+    """Whether each second costs money while it is there: a single command does not leave one behind then."""
+
     encoding: Encoding = "binary"
     """What the streams of ``exec_channel`` carry; see :attr:`ByteChannel.encoding`."""
 

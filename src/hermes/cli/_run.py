@@ -32,9 +32,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.asynccontextmanager
 async def opened(
-    chosen: Chosen, *, create: bool = True, quiet: bool = True, **options: Any
+    chosen: Chosen, *, create: bool = True, quiet: bool = True, once: bool = False, **options: Any
 ) -> AsyncIterator[Sandbox]:
-    """Open the sandbox; afterwards leave it, or destroy it when it has no name."""
+    """Open the sandbox; afterwards leave it, or destroy it when it has no name.
+
+    :param once: it is wanted for one command, so that a place that is paid for is not left behind
+    """
     with status_line(quiet=quiet) as show:
         box = chosen.sandbox(on_progress=show, **options)
         await box.open(create=create)
@@ -43,7 +46,33 @@ async def opened(
             announce(chosen, box, quiet=quiet)
         yield box
     finally:
+        if once and chosen.default_name and box._place is not None and box._place.paid:
+            await _done_with(box, quiet=quiet)
         await box.__aexit__()
+
+
+async def _done_with(box: Sandbox, *, quiet: bool) -> None:
+    """End a sandbox that costs money while it is there, unless it is kept, or somebody else uses it."""
+    spec = box._the_place().spec
+    if spec.keep:
+        return
+    try:
+        used = bool(await box.jobs() or await box.sessions())
+    except HermesError:
+        return  # it is gone, or cannot be asked; what must end it without a client does
+    if used:
+        say(f"'{box.name}' is in use, so it goes on and costs money: 'hermes sandbox rm' ends it.")
+        return
+    try:
+        if spec.persistent:
+            await box.suspend()
+            return
+        await box.destroy()
+    except HermesError as error:
+        say(f"warning: '{box.name}' could not be ended, and may still cost money: {error}.")
+        return
+    if not quiet:
+        say(f"'{box.name}' was ended with its files: --name, or --set persistent=true, keeps them.")
 
 
 class Signals:

@@ -116,7 +116,8 @@ async def _exec(
     boxes = []
 
     async def work() -> Any:
-        async with opened(chosen, quiet=quiet, on_approval=asker(yes=yes)) as box:
+        once = given["session"] is None
+        async with opened(chosen, quiet=quiet, once=once, on_approval=asker(yes=yes)) as box:
             boxes.append(box)
             return await _call(box, command, given, output, stdin=stdin, live=not as_json)
 

@@ -306,3 +306,48 @@ def test_snapshots_are_kept_through_a_crash_in_mid_write(
     with pytest.raises(hermes.HermesError, match="cannot be read"):
         _snapshots.forget("a" * 16)
     assert (tmp_path / "modal_snapshots.json").read_text() == "{"
+
+
+def command(cloud: Emulated, *args: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line on the emulator."""
+    return subprocess.run(
+        [sys.executable, "-m", "hermes", "--sandbox", "modal", "exec", *args],
+        env={**os.environ, **cloud.settings},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_single_command_leaves_nothing_that_costs_money(cloud: Emulated) -> None:
+    done = command(cloud, "echo out; exit 7")
+    assert (done.returncode, done.stdout) == (7, "out\n")
+    assert "was ended with its files" in done.stderr
+    assert not running(cloud)
+
+
+def test_a_single_command_that_is_persistent_leaves_it_asleep(cloud: Emulated) -> None:
+    assert command(cloud, "-q", "--set", "persistent=true", "echo kept > file").returncode == 0
+    assert not running(cloud)
+    done = command(cloud, "-q", "--set", "persistent=true", "cat file")
+    assert done.stdout == "kept\n", done
+    assert not running(cloud)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--name", "mine", "true"],
+        ["--session", "work", "true"],
+        ["--set", "keep=true", "true"],
+        ["sleep 300 &"],
+    ],
+    ids=["name", "session", "keep", "background"],
+)
+def test_what_is_to_go_on_goes_on(cloud: Emulated, args: list[str]) -> None:
+    done = command(cloud, *args)
+    assert done.returncode == 0, done
+    assert len(running(cloud)) == 1
+    assert ("goes on and costs money" in done.stderr) == (args == ["sleep 300 &"])

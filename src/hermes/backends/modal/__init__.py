@@ -78,6 +78,7 @@ class ModalBackend(Backend):
 
     name: ClassVar[str] = "modal"
     distant: ClassVar[bool] = True
+    paid: ClassVar[bool] = True
     swept: ClassVar[bool] = False  # a round trip or two to the cloud, before each new sandbox
 
     def __init__(self, spec: Spec, config: Config) -> None:

@@ -48,6 +48,7 @@ class VercelBackend(Backend):
 
     name: ClassVar[str] = "vercel"
     distant: ClassVar[bool] = True
+    paid: ClassVar[bool] = True
     snapshot_ends: ClassVar[bool] = True
     encoding: Encoding = "text"
 
