@@ -20,7 +20,9 @@ from ._run import Interpreter
 MAX_PIECES = 20
 MAX_LINES = 40
 _CUT = Lazy(f"({BEFORE}+)\n?")
-_SUBSTITUTED = Lazy(r"\bs([^\w\s\\;&{(<[])((?:\\.|(?!\1).)*)\1((?:\\.|(?!\1).)*)\1([gIim0-9]*)", re.DOTALL)
+_SUBSTITUTED = Lazy(
+    r"\bs([^\w\s\\;&{(<[])((?:\\.|(?!\1)[^\\])*)\1((?:\\.|(?!\1)[^\\])*)\1([gIim0-9]*)", re.DOTALL
+)
 _ADDED = Lazy(r"(?:^|[;{}\n\s]|\d|\$|/)[aic](?:\s*\\\s*\n?\s*|\s+)(\S[^\n]*)")
 _LANGUAGES = {
     ".js": "Node",

@@ -87,7 +87,7 @@ def awk(run: Interpreter, call: Call) -> str:
 
 _SED_E = Lazy(r"(?:^|[;{}\n]|\d|\$|/)\s*e(?:\s+([^\n]+)|\s*$|\s*[;}])")
 _SED_SUB_E = Lazy(
-    r"s(.)(?:\\.|(?!\1).)*\1((?:\\.|(?!\1).)*)\1[gpiImM0-9]*e[gpiImM0-9]*(?=$|[;\s}w])", re.DOTALL
+    r"s(.)(?:\\.|(?!\1)[^\\])*\1((?:\\.|(?!\1)[^\\])*)\1[gpiImM0-9]*e[gpiImM0-9]*(?=$|[;\s}w])", re.DOTALL
 )
 _SED_W = Lazy(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 
