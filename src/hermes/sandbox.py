@@ -34,6 +34,7 @@ from .session import (
 from .state import SandboxRecord, Store
 
 if TYPE_CHECKING:
+    from ._budget import Budget
     from .approval.gate import Gate, Ticket
     from .approval.typed import Typed
     from .backends.base import Backend
@@ -73,6 +74,7 @@ class Sandbox:
         reconnect_for: float | str | None = None,
         recreate: bool = False,
         on_progress: Callable[[str], None] | None = None,
+        budget: float | str | None = None,
         config: Config | None = None,
         **options: Any,
     ) -> None:
@@ -88,6 +90,7 @@ class Sandbox:
         :param judge: decides instead of hermes's own rules
         :param reconnect_for: seconds for which a lost link is sought, None for the place's own choice
         :param recreate: when there is one of that name with other settings, make it anew; its files stay
+        :param budget: what this client may spend, as ``5`` or ``5usd``; the sandbox is suspended then
         :param on_progress: gets lines for people about what takes long: pulling an image, waiting in a queue
         :param options: the backend's own, and ``image``, ``network``, ``limits``, ``persistent``, ``keep``
         """
@@ -124,6 +127,8 @@ class Sandbox:
         self._asleep = False  # suspended here since nobody used it; the next use wakes it
         self._slept: Any = None  # the guest that ran then
         self._sleeping = asyncio.Lock()
+        self._amount = budget
+        self._budget: Budget | None = None
         self._asked = 0  # commands that wait for approval
         self._origin: Origin = "there"
         self._root: str | None = None
@@ -151,6 +156,10 @@ class Sandbox:
             self._place, self._record, self.id = place, record, record.id
             self._origin = origin
             try:
+                if self._amount is not None:
+                    from ._budget import begun
+
+                    self._budget = await begun(self, self._amount)
                 await self._attach(start=create)
             except BaseException:
                 if origin != "there":
@@ -258,6 +267,8 @@ class Sandbox:
 
     async def _awake(self) -> None:
         """Wake the place if it was suspended for being idle; attach again when it was given up."""
+        if self._budget is not None:
+            self._budget.check()
         if self._asleep or (self._open_channel is not None and self._open_channel.unreachable):
             from ._idle import come_back
 
@@ -293,6 +304,8 @@ class Sandbox:
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
+        if self._budget is not None:
+            self._budget.end()
         place = self._place if self.named and self._open_channel is not None else None
         await self._let_go(None)
         if place is not None:
@@ -324,6 +337,8 @@ class Sandbox:
         if channel is not None:
             with contextlib.suppress(HermesError, TimeoutError):
                 await channel.call("shutdown", {"remove": True}, timeout=5.0)
+        if self._budget is not None:
+            self._budget.end()
         await self._let_go(None)
         place, self._place = self._place, None
         if place is not None:
@@ -749,13 +764,6 @@ class Sandbox:
         from ._describe import describe
 
         return describe(self)
-
-    @property
-    def _approvals_off(self) -> bool:
-        """Whether nothing is asked here although the place is no sandbox."""
-        if self._gate is not None:
-            return self._gate.scope == "all" and self._gate.mode == "off"
-        return self.backend == "local" and (self._mode or self._config.approvals.mode) == "off"
 
     @property
     def _life(self) -> Lifetime:

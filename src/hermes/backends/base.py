@@ -38,6 +38,7 @@ from hermes.errors import HermesError, UnsupportedError
 
 if TYPE_CHECKING:
     from hermes.state import Store
+    from hermes.usage import Size
 
 __all__ = [
     "Backend",
@@ -430,6 +431,11 @@ class Backend(ABC):
     def reconnect_for(self) -> float:
         """Seconds for which a lost link is sought before calls fail, where the client does not say."""
         return 60.0
+
+    @property
+    def billed(self) -> Size | None:
+        """What is paid for by the second while it runs; None where nothing is."""
+        return None
 
     @property
     def stopped_by_client(self) -> bool:

@@ -178,6 +178,14 @@ MaxOutput = Annotated[
         help="With --json: bytes of each stream to show, such as 64k; the rest stays in a file inside.",
     ),
 ]
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--budget",
+        metavar="AMOUNT",
+        help="What may be spent, such as 5usd: warn at 80 percent, suspend at 100.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not say where the command runs.")]
 Yes = Annotated[

@@ -66,6 +66,7 @@ def choose(
     network: str | None = None,
     recreate: bool = False,
     settings: list[str] | None = None,
+    budget: str | None = None,
 ) -> Chosen:
     """Settle place and sandbox from the options, the configuration and the current directory.
 
@@ -101,6 +102,7 @@ def choose(
             **({"host": host} if host else {}),
             **({"image": image} if image else {}),
             **({"recreate": True} if recreate else {}),
+            **({"budget": budget} if budget else {}),
         },
         default_name=default,
         why_auto=why,
@@ -128,6 +130,13 @@ def _directory() -> str:
         ) from None
 
 
+def _approvals_off(box: Sandbox) -> bool:
+    """Return whether nothing is asked in a sandbox although the place is none."""
+    if box._gate is not None:
+        return box._gate.scope == "all" and box._gate.mode == "off"
+    return box.backend == "local" and (box._mode or box._config.approvals.mode) == "off"
+
+
 def announce(chosen: Chosen, box: Sandbox, *, quiet: bool) -> None:
     """Say on stderr where commands run: in full the first time, in one line when somebody reads it."""
     if chosen.why_auto:
@@ -138,7 +147,7 @@ def announce(chosen: Chosen, box: Sandbox, *, quiet: bool) -> None:
         return
     if chosen.backend == "local" and _first_use():
         say(LOCAL_MEANS + " (This is said once.)")
-    off = ", approvals are OFF" if box._approvals_off else ""
+    off = ", approvals are OFF" if _approvals_off(box) else ""
     if chosen.config.foreign and _first_use("told-foreign"):
         _tell_foreign(chosen.config.foreign)
     if chosen.config.untrusted:

@@ -45,6 +45,7 @@ def exec_(
     image: options.Image = None,
     network: options.NetworkOption = None,
     recreate: options.Recreate = False,
+    budget: options.BudgetOption = None,
     settings: options.Settings = None,
     session: Session = None,
     cwd: options.Cwd = None,
@@ -88,6 +89,7 @@ def exec_(
             network=network,
             recreate=recreate,
             settings=settings,
+            budget=budget,
         )
         return run(_exec(chosen, text, given, stdin=stdin, as_json=json, quiet=quiet, yes=yes))
     except OutputClosed:

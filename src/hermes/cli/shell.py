@@ -40,6 +40,7 @@ def shell(
     image: options.Image = None,
     network: options.NetworkOption = None,
     recreate: options.Recreate = False,
+    budget: options.BudgetOption = None,
     settings: options.Settings = None,
     cwd: options.Cwd = None,
     env: options.Env = None,
@@ -53,7 +54,7 @@ def shell(
     All keys go to it, Ctrl-C too. Enter ~ . leaves it running, Enter ~ ? says what else there is. The exit
     code is the shell's.
 
-    Example: hermes shell --session build
+    Example: hermes shell --name build
     """
     from ._relay import check_terminal
 
@@ -68,6 +69,7 @@ def shell(
         network=network,
         recreate=recreate,
         settings=settings,
+        budget=budget,
     )
     variables = options.environment(env)
     return run(interact(chosen, command, cwd=cwd, env=variables, escape=escape, yes=yes, quiet=quiet))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -351,3 +353,69 @@ def test_what_is_to_go_on_goes_on(cloud: Emulated, args: list[str]) -> None:
     assert done.returncode == 0, done
     assert len(running(cloud)) == 1
     assert ("goes on and costs money" in done.stderr) == (args == ["sleep 300 &"])
+
+
+PRICE = {
+    "dated": "2026-01-01",
+    "currency": "USD",
+    "places": {"modal": {"core_hour": 28_800.0}},
+}  # 1 USD a second
+
+
+def write_prices(home: Path, listed: dict[str, Any]) -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    (home / "prices.json").write_text(json.dumps(listed))
+    (home / "prices.json").chmod(0o600)
+
+
+@pytest.fixture
+def dear(hermes_home: Path) -> None:
+    """Prices by which the smallest sandbox costs a dollar each second."""
+    write_prices(hermes_home, PRICE)
+
+
+async def test_a_budget_warns_and_then_suspends(cloud: Emulated, dear: None) -> None:
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        async with box("spender", budget="4usd") as spender:
+            await spender.files.write("kept", b"file")
+            async with asyncio.timeout(20):
+                while await ask(running, cloud):
+                    await asyncio.sleep(0.2)
+            with pytest.raises(SandboxGone, match="the budget of 4 USD for 'spender' is spent"):
+                await spender.run("echo not run")
+    texts = [str(one.message) for one in said]
+    assert any("of its budget of 4 USD" in text for text in texts)
+    assert any("the budget of 4 USD is spent, about: 'spender' is suspended" in text for text in texts)
+    again = await box("spender").open()
+    try:
+        assert (await again.run("cat kept")).text == "file"
+    finally:
+        await again.destroy()
+
+
+@pytest.mark.parametrize(
+    ("amount", "why"), [("0", "is no budget"), ("5eur", "such as 5 or 5usd"), ("much", "is no budget")]
+)
+async def test_what_is_no_budget(cloud: Emulated, amount: str, why: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await box("nothing", budget=amount).open()
+    assert why in f"{caught.value} {caught.value.hint}"
+    assert not await ask(running, cloud)
+
+
+async def test_a_budget_needs_a_price_and_something_to_pay(cloud: Emulated, hermes_home: Path) -> None:
+    with pytest.raises(ConfigError, match="nothing is paid for there"):
+        await hermes.Sandbox("local", budget=5).open()
+    await ask(write_prices, hermes_home, PRICE | {"places": {}})
+    with pytest.raises(ConfigError, match="the prices have none"):
+        await box("nothing", budget=5).open()
+    assert not await ask(running, cloud)
+
+
+def test_the_budget_of_a_command(cloud: Emulated, dear: None) -> None:
+    done = command(cloud, "--name", "spender", "--budget", "2usd", "echo begun; sleep 60")
+    assert done.returncode == 123, done
+    assert done.stdout == "begun\n"
+    assert "the budget of 2 USD is spent" in done.stderr
+    assert not running(cloud)

@@ -370,12 +370,15 @@ class DaytonaBackend(Backend):
             hint="Keep them with snapshot() and make another sandbox of that, or remove this one first.",
         )
 
+    @property
+    def billed(self) -> Size | None:
+        box = self._known[1] if self._known is not None else None
+        return Size(cpus=box.cpu, memory=box.memory * GIB) if box is not None else None
+
     async def _note(self, state: Any, *, new: bool = False) -> None:
         idle = self.spec.lifetime.idle_stop
-        box = self._known[1] if self._known is not None else None
-        size = Size(cpus=box.cpu, memory=box.memory * GIB) if box is not None else None
         until = time.time() + idle if idle and state == "up" else None
-        await note(self, state, new=new, until=until, size=size)
+        await note(self, state, new=new, until=until, size=self.billed)
 
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:

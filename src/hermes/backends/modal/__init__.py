@@ -263,11 +263,11 @@ class ModalBackend(Backend):
                 if not refused and not isinstance(error.__cause__, modal.AlreadyExistsError):
                     await settled(self._undo(modal, error))
                 raise
-        await note(self, "up", new=new, until=time.time() + self._settings.lifetime, size=self._size)
+        await note(self, "up", new=new, until=time.time() + self._settings.lifetime, size=self.billed)
 
     @property
-    def _size(self) -> Size:
-        """What is billed: more may be used than is asked for, and is billed then; how much is not known."""
+    def billed(self) -> Size:
+        # More may be used than is asked for, and is billed then; how much is not known.
         limits, gpu = self.spec.limits, (self._settings.gpu or "").partition(":")
         return Size(
             cpus=min(0.125, limits.get("cpus", 0.125)),

@@ -21,6 +21,7 @@ from vercel.sandbox import (
 
 from hermes.config import Config, Vercel, section
 from hermes.errors import ConfigError, HermesError, SandboxGone, Unreachable
+from hermes.usage import Size
 
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
@@ -283,12 +284,13 @@ class VercelBackend(Backend):
             f"Vercel does not let '{self.spec.name}' run for longer: its files are {kept} at the end"
         )
 
-    async def _note(self, state: str, *, new: bool = False) -> None:
-        from hermes.usage import Size
+    @property
+    def billed(self) -> Size:
+        return Size(cpus=self._cpus, memory=self._cpus * MEMORY)
 
-        size = Size(cpus=self._cpus, memory=self._cpus * MEMORY)
+    async def _note(self, state: str, *, new: bool = False) -> None:
         if state == "up":
-            await note(self, "up", new=new, until=time.time() + self._wish.lifetime, size=size)
+            await note(self, "up", new=new, until=time.time() + self._wish.lifetime, size=self.billed)
         else:
             await note(self, "down")
 
