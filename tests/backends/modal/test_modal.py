@@ -419,3 +419,36 @@ def test_the_budget_of_a_command(cloud: Emulated, dear: None) -> None:
     assert done.stdout == "begun\n"
     assert "the budget of 2 USD is spent" in done.stderr
     assert not running(cloud)
+
+
+async def test_nothing_but_the_sdks_own_calls_stand_before_the_first_command(cloud: Emulated) -> None:
+    """Creating and waking take what the SDK takes for them; the first command one message more."""
+
+    async def calls_of(box: hermes.Sandbox) -> list[str]:
+        before = len(await asyncio.to_thread(cloud.calls))
+        await box.open()
+        await box.run("true")
+        calls = (await asyncio.to_thread(cloud.calls))[before:]
+        return calls[: calls.index("TaskExecStdinWrite") + 1]
+
+    one = hermes.Sandbox("modal", name="one", approval="off", workspace="private")
+    beside = {"SandboxTagsGetV2", "TaskExecStdioRead"}  # nothing waits for these
+    made = await calls_of(one)
+    assert sorted(set(made) - beside) == sorted(
+        [
+            *("AppGetOrCreate", "EnvironmentGetOrCreate", "ImageGetOrCreate", "AuthTokenGet"),
+            *("SandboxCreateV2", "TaskExecStart", "TaskExecStdinWrite"),
+        ]
+    )
+    await one.suspend()
+    again = hermes.Sandbox("modal", name="one", approval="off", workspace="private")
+    woken = await calls_of(again)
+    looks = [name for name in woken if name.startswith("SandboxGetFromName")]
+    assert looks == ["SandboxGetFromNameV2", "SandboxGetFromName"]  # the SDK asks both backends
+    assert sorted(set(woken) - {*beside, *looks}) == sorted(
+        [
+            *("ImageFromId", "SandboxCreateV2"),
+            *("TaskExecStart", "TaskExecStdinWrite"),
+        ]
+    )
+    await again.destroy()

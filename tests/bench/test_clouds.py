@@ -1,4 +1,4 @@
-"""What the vercel backend costs in round trips: the emulated one, behind a line of 100 ms there and back."""
+"""What the clouds cost in round trips: emulated ones, behind a line of 100 ms there and back."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ ONE_WAY = 0.05
 TRIP = 2 * ONE_WAY
 
 
-async def test_from_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    with emulated("vercel", "--delay", str(ONE_WAY)) as cloud:
-        for name, value in cloud.settings.items():
+@pytest.mark.parametrize("cloud", ["modal", "daytona", "vercel"])
+async def test_from_far_away(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with emulated(cloud, "--delay", str(ONE_WAY)) as running:
+        for name, value in running.settings.items():
             monkeypatch.setenv(name, value)
         began = time.perf_counter()
-        async with Sandbox("vercel", name="far", persistent=True, approval="off", workspace="private") as box:
+        async with Sandbox(cloud, name="far", persistent=True, approval="off", workspace="private") as box:
             cold = time.perf_counter() - began
             ours, theirs = await time_turns(box, "true", None, 30, block=30)
             began = time.perf_counter()
@@ -41,9 +42,9 @@ async def test_from_far_away(monkeypatch: pytest.MonkeyPatch) -> None:
             wake = time.perf_counter() - began
             await box.resume()
             await box.destroy()
-    row = Row.of("vercel", "true, from 100 ms away", ours, theirs)
+    row = Row.of(cloud, "true, from 100 ms away", ours, theirs)
     report(
-        "vercel_far",
+        f"{cloud}_far",
         [row],
         command=f"{row.hermes.median / TRIP:.2f} round trips",
         many=f"20 commands of 0.2 s at once: {many:.2f} s",
