@@ -290,7 +290,7 @@ def test_a_file_that_cannot_be_used_is_reported_and_kept(
 
 
 def test_a_state_directory_that_is_a_file(store: Store, hermes_home: Path) -> None:
-    hermes_home.mkdir()
+    hermes_home.mkdir(mode=0o700)
     (hermes_home / "state").write_text("")
     with pytest.raises(HermesError, match="cannot") as caught:
         store.put(record())

@@ -100,7 +100,7 @@ async def test_each_way_in_which_it_is_settled(hermes_home: Path) -> None:
 
 
 async def test_what_is_asked_does_not_run_unlogged(hermes_home: Path, tmp_path: Path) -> None:
-    hermes_home.mkdir()
+    hermes_home.mkdir(mode=0o700)
     (hermes_home / "audit.jsonl").symlink_to(tmp_path / "elsewhere")
     for more in ({}, {"mode": "off"}):
         with pytest.raises(Refused, match="could not be written to the audit log"):
@@ -116,7 +116,7 @@ async def test_what_is_asked_does_not_run_unlogged(hermes_home: Path, tmp_path: 
 
 
 async def test_a_wide_file_is_made_narrow(hermes_home: Path) -> None:
-    hermes_home.mkdir()
+    hermes_home.mkdir(mode=0o700)
     (hermes_home / "audit.jsonl").write_text("")
     (hermes_home / "audit.jsonl").chmod(0o644)
     await ask("rm -rf build", True, hermes_home)

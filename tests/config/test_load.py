@@ -19,7 +19,7 @@ KEYS = ["sandbox", "timeout", "output.limit", "output", "lifetime", "approvals",
 
 @pytest.fixture
 def file(hermes_home: Path) -> Path:
-    hermes_home.mkdir()
+    hermes_home.mkdir(mode=0o700)
     return hermes_home / "config.yaml"
 
 

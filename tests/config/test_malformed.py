@@ -73,7 +73,7 @@ TEXTS: dict[str, tuple[bytes | str, str]] = {
 
 @pytest.fixture
 def file(hermes_home: Path) -> Path:
-    hermes_home.mkdir()
+    hermes_home.mkdir(mode=0o700)
     return hermes_home / "config.yaml"
 
 

@@ -35,7 +35,7 @@ def test_what_is_none(key: str, hint: str) -> None:
 
 
 def test_the_rest_of_the_file_stays(hermes_home: Path) -> None:
-    hermes_home.mkdir()
+    hermes_home.mkdir(mode=0o700)
     path = hermes_home / ".env"
     path.write_text("# mine\nexport A_TOKEN = old  # why\nB=1\n\nA_TOKEN=older\n")
     path.chmod(0o644)

@@ -140,7 +140,7 @@ def test_arguments_that_hermes_owns_or_does_not_know_are_refused(args: list[str]
 def test_paths_that_reach_the_host(
     tmp_path: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hermes_home.mkdir()
+    hermes_home.mkdir(mode=0o700)
     (tmp_path / "link").symlink_to("/")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(hermes_home.parent / "s"))

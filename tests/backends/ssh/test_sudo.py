@@ -45,7 +45,7 @@ def right(password: str, hermes_home: Path) -> str:
 
 
 def configure(home: Path, password: str) -> str:
-    home.mkdir(parents=True, exist_ok=True)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     file = home / ".env"
     file.touch(0o600)
     file.write_text(f"HERMES_SUDO_PASSWORD={password}\n", "utf-8")
