@@ -185,6 +185,7 @@ async def test_a_context_that_was_removed_is_no_sandbox_that_is_gone(monkeypatch
 
 
 async def test_remapped_users_have_volumes_and_a_relay(remap: str, hermes_home: Path) -> None:
+    hermes_home.mkdir(0o700)
     (hermes_home / "skills" / "one").mkdir(parents=True)
     (hermes_home / "skills" / "one" / "SKILL.md").write_text("first\n")
     async with sandbox("docker", name="volumes") as box:

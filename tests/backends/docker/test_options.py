@@ -182,6 +182,7 @@ def test_mounts_that_reach_the_host_make_it_judged(tmp_path: Path) -> None:
 def test_workspaces_that_give_away_the_host_are_refused(
     wanted: str, tmp_path: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hermes_home.mkdir(0o700)
     (hermes_home / "project").mkdir(parents=True)
     (tmp_path / "home" / ".ssh").mkdir(parents=True)
     (tmp_path / "file").touch()
