@@ -5,11 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from _emulators import Emulated, emulated
-from hermes.testing.conformance.test_background import *  # noqa: F403
 from hermes.testing.conformance.test_jobs import *  # noqa: F403
 from hermes.testing.conformance.test_output import *  # noqa: F403
 from hermes.testing.conformance.test_stdin import *  # noqa: F403
-from hermes.testing.conformance.test_stopping import *  # noqa: F403
 
 hermes_backends = ("daytona",)
 

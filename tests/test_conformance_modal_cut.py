@@ -7,9 +7,6 @@ from unittest import mock
 import pytest
 
 from _emulators import emulated
-from hermes.testing.conformance.test_background import *  # noqa: F403
-from hermes.testing.conformance.test_input import *  # noqa: F403
-from hermes.testing.conformance.test_jobs import *  # noqa: F403
 from hermes.testing.conformance.test_output import *  # noqa: F403
 from hermes.testing.conformance.test_stdin import *  # noqa: F403
 from hermes.testing.conformance.test_stopping import *  # noqa: F403

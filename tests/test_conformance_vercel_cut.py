@@ -6,7 +6,6 @@ import pytest
 
 from _emulators import Emulated, emulated
 from hermes.testing.conformance.test_sessions import *  # noqa: F403
-from hermes.testing.conformance.test_state import *  # noqa: F403
 from hermes.testing.conformance.test_stdin import *  # noqa: F403
 
 hermes_backends = ("vercel",)

