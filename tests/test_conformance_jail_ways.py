@@ -1,4 +1,4 @@
-"""A part of the conformance suite on jails by other ways: a relay process, and the package's own bubblewrap."""
+"""A part of the conformance suite on jails by other ways: a relay, and the bubblewrap of the package."""
 
 from collections.abc import Iterator
 from typing import Any
