@@ -81,6 +81,13 @@ async def test_signals_reach_the_group_and_nothing_else(place: Place) -> None:
     assert other.returncode is None
 
 
+async def test_a_signal_at_once_is_not_lost(place: Place) -> None:
+    for _ in range(10):
+        process = await place.spawn(["sleep", "100"], env=SETTINGS)
+        await asyncio.to_thread(process.kill)
+        assert await asyncio.wait_for(process.wait(), 5) == -signal.SIGKILL
+
+
 async def test_a_terminal(place: Place) -> None:
     outer, inner = place.terminal(31, 97)
     try:

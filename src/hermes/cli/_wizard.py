@@ -91,14 +91,7 @@ def _choose(config: Config, found: list[survey.Found]) -> str:
         default = best
         if not by_name[best].works:
             tell(_lack(by_name[best]))
-            default = next(
-                (
-                    name
-                    for name in usable
-                    if _catalog.ABOUT.get(name, _catalog.OTHER).isolation in ("container", "namespaces")
-                ),
-                best,
-            )
+            default = _instead(best, usable)
             if default != best:
                 tell(f"{default} can be used now. {_catalog.ABOUT.get(default, _catalog.OTHER).why}")
     else:
@@ -113,6 +106,16 @@ def _choose(config: Config, found: list[survey.Found]) -> str:
             tell(f"There is no place '{name}'." + (f" Did you mean '{near}'?" if near else ""))
         elif name != "local" or _understood():
             return place
+
+
+def _instead(best: str, usable: list[str]) -> str:
+    """Return what to offer where the best place cannot be used now: itself, when the next questions help."""
+    if any(not need.optional for need in _catalog.NEEDS.get(best, ())):
+        tell("What it has to be told is asked for next.")
+        return best
+    isolated = ("container", "namespaces")
+    about = {name: _catalog.ABOUT.get(name, _catalog.OTHER) for name in usable}
+    return next((name for name in usable if about[name].isolation in isolated), best)
 
 
 def _situation() -> str:

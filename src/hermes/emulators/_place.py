@@ -11,6 +11,7 @@ import shutil
 import signal
 import struct
 import termios
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -220,12 +221,21 @@ class Process:
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Send a signal to the process and its group. Nothing happens when it has ended."""
         with contextlib.suppress(OSError):
-            inner = Path(f"/proc/{self._outer.pid}/task/{self._outer.pid}/children").read_text().split()
-            for pid in inner:
+            for pid in self._inner():
                 try:
-                    os.killpg(int(pid), number)
+                    os.killpg(pid, number)
                 except ProcessLookupError:  # it is not yet the leader of its group
-                    os.kill(int(pid), number)
+                    os.kill(pid, number)
+
+    def _inner(self) -> list[int]:
+        """Return the process inside. Waits for one that is only about to start, so it blocks for a moment."""
+        children = Path(f"/proc/{self._outer.pid}/task/{self._outer.pid}/children")
+        for _ in range(1000):
+            found = [int(pid) for pid in children.read_text().split()]
+            if found or self._outer.returncode is not None:
+                return found
+            time.sleep(0.002)
+        return []
 
 
 def set_size(terminal: int, rows: int, columns: int) -> None:
