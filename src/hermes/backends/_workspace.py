@@ -41,6 +41,8 @@ def reaches_host(path: str, *, read_only: bool = False) -> str | None:
         return "it is the whole file system"
     with contextlib.suppress(OSError):
         mode = os.stat(real).st_mode
+        if not read_only and stat.S_ISDIR(mode) and mode & stat.S_ISVTX and mode & stat.S_IWOTH:
+            return "it is shared by all users and programs of this machine, and holds their sockets"
         if stat.S_ISSOCK(mode):
             return "it is a socket"
         if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):

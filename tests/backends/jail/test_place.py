@@ -103,7 +103,7 @@ async def test_a_directory_of_this_machine(open_box: Open, tmp_path: Path) -> No
     assert (work / "in").exists()
 
 
-@pytest.mark.parametrize("path", ["/", "/etc", "~", "~/.ssh", "/var/run"])
+@pytest.mark.parametrize("path", ["/", "/etc", "~", "~/.ssh", "/var/run", "/tmp", "/var/tmp", "/dev/shm"])
 async def test_what_would_give_away_the_host_is_refused(open_box: Open, path: str) -> None:
     with pytest.raises(ConfigError, match="nothing was started"):
         await open_box(workspace=path)
@@ -122,7 +122,28 @@ async def test_what_it_cannot_do_is_refused(open_box: Open, options: dict[str, o
         await open_box(**options)
 
 
-@pytest.mark.parametrize("options", [{"nonsense": 1}, {"protect": ["/etc"]}, {"protect": ["../x"]}])
+async def test_a_workspace_that_is_changed_while_it_is_mounted(open_box: Open, tmp_path: Path) -> None:
+    """Another jail that writes there could lead a mount elsewhere, between the look and the mount."""
+    here, other = tmp_path / "project", tmp_path / "other"
+    for folder in (here, other):
+        (folder / ".git" / "hooks").mkdir(parents=True)
+    real = await asyncio.to_thread(bwrap_module._found, "auto")
+    swapping = tmp_path / "bwrap"
+    swapping.write_text(
+        f"""#!/bin/sh
+[ "$1" != --args ] || {{ mv {here}/.git {here}/away; mv {other}/.git {here}/.git; }}
+exec {real} "$@"
+"""
+    )
+    swapping.chmod(0o755)
+    with pytest.raises(BackendError, match="changed while it was mounted") as caught:
+        await open_box(workspace=str(here), program=str(swapping), network="off")
+    assert caught.value.code == "workspace_changed"
+
+
+@pytest.mark.parametrize(
+    "options", [{"nonsense": 1}, {"protect": ["/etc"]}, {"protect": ["../x"]}, {"protect": ["a\nb"]}]
+)
 async def test_options_that_make_no_sense(open_box: Open, options: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         await open_box(**options)

@@ -195,6 +195,9 @@ class JailBackend(Backend):
         argv = [*inside(made["limits"]), *argv]
         return JailChannel(made["holder"], argv, plan, self._files, made["network"], env=self.session_env())
 
+    def failure(self, channel: ByteChannel) -> HermesError | None:
+        return channel.failure if isinstance(channel, JailChannel) else None
+
     async def direct_channel(self, run_dir: str) -> ByteChannel | None:
         if run_dir != self.guest_dirs().run_dir:
             return None  # it comes from inside, and is none that we gave

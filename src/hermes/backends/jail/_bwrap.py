@@ -4,25 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import platform
 import shutil
+import stat
 import sys
 from collections.abc import Iterable, Iterator
 
-from hermes.errors import BackendError
+from hermes.errors import BackendError, ConfigError
 
 from .._command import run_client
 from .._seccomp import program
 from ._files import CREDENTIALS, HOME, RUN, WORKSPACE, Files
 from ._plan import Plan, protected
 
-__all__ = ["SHOWN", "arguments", "bwrap_for", "guest_python", "only_roots", "search_path", "seccomp"]
+__all__ = [
+    "CHANGED",
+    "SHOWN",
+    "arguments",
+    "bwrap_for",
+    "guest_python",
+    "only_roots",
+    "search_path",
+    "seccomp",
+]
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SHOWN = ("/opt", "/nix/store", "/gnu/store", "/run/current-system")
 _MERGED = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_TRY = ("--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "/bin/sh", "-c", ":")
+_TRY = (
+    "--unshare-user",
+    "--unshare-all",
+    "--ro-bind",
+    "/",
+    "/",
+    "--proc",
+    "/proc",
+    "--dev",
+    "/dev",
+    "/bin/sh",
+    "-c",
+    ":",
+)
 # Root inside is root's number here, and that is all that some files of the kernel ask for.
 _KERNEL_SETTINGS = ("/proc/sys", "/proc/sysrq-trigger")
 _KERNEL_HIDDEN = (
@@ -31,6 +55,13 @@ _KERNEL_HIDDEN = (
 )
 
 
+CHANGED = 96  # exit code
+_SAME = f"""set -f; IFS='
+'; if [ "$(/usr/bin/stat -c %d:%i -- $1)" != "$2" ]; then
+    echo "the workspace was changed while it was mounted; try again" >&2
+    exit {CHANGED}
+fi; unset IFS; shift 2; exec "$@"
+"""
 _works: set[str] = set()  # programs that were tried
 
 
@@ -93,8 +124,8 @@ def search_path(python: str) -> str:
     return PATH if _is_shown(python) else f"{os.path.dirname(python)}:{PATH}"
 
 
-def arguments(plan: Plan, files: Files, network: str) -> list[str]:
-    """Return the arguments that make the jail what it is. Blocks.
+def arguments(plan: Plan, files: Files, network: str) -> tuple[list[str], list[str]]:
+    """Return the arguments that make the jail what it is, and what checks it before a program runs. Blocks.
 
     :param network: what there really is: on, off or host
     :raises ConfigError: something of the workspace cannot be kept read-only
@@ -102,6 +133,7 @@ def arguments(plan: Plan, files: Files, network: str) -> list[str]:
     result = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     result += [] if network == "host" else ["--unshare-net"]
     result += ["--hostname", "hermes", "--cap-drop", "ALL", "--new-session", "--chdir", "/"]
+    check: list[str] = []
     result += ["--ro-bind", "/usr", "/usr", *_system(), "--ro-bind", "/etc", "/etc"]
     result += files.groups.shown()
     result += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
@@ -128,7 +160,43 @@ def arguments(plan: Plan, files: Files, network: str) -> list[str]:
         for kind, paths in (("--bind", around), ("--ro-bind", kept)):
             for path in paths:
                 result += [kind, f"{plan.here}/{path}", f"{WORKSPACE}/{path}"]
-    return [*result, "--remount-ro", "/"]
+        check = _checked(plan.here, [*around, *kept])
+    return [*result, "--remount-ro", "/"], check
+
+
+def _checked(here: str, paths: list[str]) -> list[str]:
+    """Return what makes sure inside that the mounts of the workspace are what they were looked at as.
+
+    Whoever writes to the workspace meanwhile, another jail say, could put a link in the place of a directory
+    between the look and the mount.
+    """
+    inside = "\n".join([WORKSPACE, *(f"{WORKSPACE}/{path}" for path in paths)])
+    wanted = "\n".join(_identity(f"{here}/{path}".rstrip("/")) for path in ("", *paths))
+    return ["/bin/sh", "-c", _SAME, "sh", inside, wanted]
+
+
+def _identity(path: str) -> str:
+    """Return device and inode of what is at a path without links.
+
+    :raises ConfigError: it is not there any more, or there is a link in it now
+    """
+    fd = os.open("/", os.O_PATH | os.O_DIRECTORY)
+    try:
+        for part in filter(None, path.split("/")):
+            below = os.open(part, os.O_PATH | os.O_NOFOLLOW, dir_fd=fd)
+            os.close(fd)
+            fd = below
+        found = os.fstat(fd)
+        if stat.S_ISLNK(found.st_mode):
+            raise OSError(errno.ELOOP, "it is a link now")
+        return f"{found.st_dev}:{found.st_ino}"
+    except OSError as error:
+        raise ConfigError(
+            f"{path} was changed while the jail was started: {error.strerror}; nothing was run",
+            hint="Something else works in that directory: try again.",
+        ) from error
+    finally:
+        os.close(fd)
 
 
 def _system() -> Iterator[str]:

@@ -11,10 +11,10 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from hermes._tasks import settled
-from hermes.errors import BackendError
+from hermes.errors import BackendError, HermesError
 
 from .._process import ProcessChannel
-from ._bwrap import arguments, seccomp
+from ._bwrap import CHANGED, arguments, seccomp
 from ._files import Files, held
 from ._network import Network, program
 from ._plan import Plan
@@ -56,6 +56,18 @@ class JailChannel(ProcessChannel):
             if self._way_out is not None:
                 await settled(asyncio.to_thread(self._way_out.close))
 
+    @property
+    def failure(self) -> HermesError | None:
+        """Why there is no process in the jail; None while there is one, or when nobody says."""
+        if self.returncode == CHANGED:
+            return BackendError(
+                "the workspace was changed while it was mounted into the jail; nothing was run",
+                code="workspace_changed",
+                hint="Something else works in that directory: try again.",
+            )
+        said = self.stderr_tail
+        return _failed(said) if self.returncode and said.startswith("bwrap: ") else None
+
     def _spawn(self) -> subprocess.Popen[bytes]:
         bwrap, *inner = self._argv
         with self._files.used(), contextlib.ExitStack() as stack:
@@ -63,13 +75,13 @@ class JailChannel(ProcessChannel):
             said, said_in = (
                 stack.enter_context(open(fd, mode)) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
             )
-            words = arguments(self._plan, self._files, self._network)
+            words, check = arguments(self._plan, self._files, self._network)
             words += ["--info-fd", str(said_in.fileno()), "--seccomp", str(filters)]
             network = self._way_out = self._network_of_its_own()
             if network is not None:
                 words += ["--sync-fd", str(network.alive)]
             given = held(b"".join(os.fsencode(word) + b"\0" for word in words), stack)
-            self._argv = [*self._files.groups.enter(), bwrap, "--args", str(given), "--", *inner]
+            self._argv = [*self._files.groups.enter(), bwrap, "--args", str(given), "--", *check, *inner]
             self._popen["pass_fds"] = (
                 said_in.fileno(),
                 filters,

@@ -73,7 +73,7 @@ def plan_for(spec: Spec, configured: Jail, skills: str) -> Plan:
             context={"backend": "jail"},
         )
     for path in options.protect:
-        if posixpath.isabs(path) or posixpath.normpath(path).split("/")[0] in ("..", "."):
+        if posixpath.isabs(path) or posixpath.normpath(path).split("/")[0] in ("..", ".") or "\n" in path:
             raise ConfigError(
                 f"jail.protect: '{path}' is no path in the workspace; nothing was started",
                 hint="Write it relative to the workspace.",
