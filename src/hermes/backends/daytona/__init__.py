@@ -17,11 +17,12 @@ from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable, U
 from hermes.usage import Size
 
 from .._cloud import _limiter
+from .._cloud._account import check_account
 from .._cloud._labels import home_mark, records, surplus
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
 from ._channel import DaytonaChannel
-from ._client import API_URL, Client, asked, credentials
+from ._client import API_URL, Client, account, asked, credentials
 from ._plan import GIB, Plan, parameters, plan_for, provider_name
 
 if TYPE_CHECKING:
@@ -138,7 +139,13 @@ class DaytonaBackend(Backend):
             raise
         self._found = False
         await self._note("up", new=True)
-        return {"id": box.id, "name": box.name, "cpus": box.cpu, "memory": box.memory * GIB}
+        return {
+            "id": box.id,
+            "name": box.name,
+            "cpus": box.cpu,
+            "memory": box.memory * GIB,
+            "account": await asyncio.to_thread(account, self.config),
+        }
 
     async def _create(self, plan: Plan) -> AsyncSandbox:
         seconds = plan.settings.create_timeout
@@ -187,6 +194,7 @@ class DaytonaBackend(Backend):
         except Unreachable:
             raise
         except SandboxGone:
+            check_account(self, locator, await asyncio.to_thread(account, self.config))
             return "gone"
         state = _state(box)
         if box.labels.get("hermes.id") != self.spec.id or state in GONE:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hermes.config import Config, dotenv
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 
+from .._cloud._account import mark
+
 if TYPE_CHECKING:
     from daytona import AsyncDaytona
 
@@ -47,6 +49,12 @@ def credentials(config: Config) -> dict[str, Any]:
         code="backend_unavailable",
         hint=f"Make a key at {KEYS_PAGE}, then: hermes config set daytona.api_key",
     )
+
+
+def account(config: Config) -> str:
+    """Return a mark of whose sandboxes are seen. A key stands for its organization. Blocks."""
+    given = credentials(config)
+    return mark(config.daytona.api_url or API_URL, given.get("organization_id") or given["api_key"])
 
 
 def _open(config: Config) -> AsyncDaytona:

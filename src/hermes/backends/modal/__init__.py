@@ -21,6 +21,7 @@ from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, U
 from hermes.usage import Size
 
 from .._cloud import _limiter
+from .._cloud._account import check_account, mark
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from . import _snapshots as snapshots
@@ -238,7 +239,14 @@ class ModalBackend(Backend):
     @property
     def _locator(self) -> dict[str, Any]:
         assert self._connected is not None
-        return {"name": self._name, "app": self._settings.app, "server": self._connected.url}
+        wish, connection = self._settings, self._connected
+        return {
+            "name": self._name,
+            "app": wish.app,
+            "environment": wish.environment,
+            "server": connection.url,
+            "account": mark(connection.account),
+        }
 
     async def _make(
         self, modal: ModuleType, connection: Connection, app: Any, image: Any, *, new: bool = False
@@ -319,10 +327,14 @@ class ModalBackend(Backend):
             return "gone"
         if locator["name"] != self._name:
             return "gone"
+        # Where it is counts, not what is configured now.
+        there = {"app": locator["app"], "environment": locator.get("environment")}
+        self._settled = msgspec.structs.replace(self._settings, **there)
         modal = await sdk()
         connection = await self._connect(modal)
         if await self._running(modal, connection):
             return "running"
+        check_account(self, locator, mark(connection.account))
         return "stopped" if await asyncio.to_thread(snapshots.kept, self.spec.id) else "gone"
 
     async def _running(self, modal: ModuleType, connection: Connection) -> bool:

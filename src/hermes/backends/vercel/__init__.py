@@ -23,6 +23,7 @@ from hermes.config import Config, Vercel, section
 from hermes.errors import ConfigError, HermesError, SandboxGone, Unreachable
 from hermes.usage import Size
 
+from .._cloud._account import check_account, mark
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
 from ..ssh import owner
@@ -156,6 +157,10 @@ class VercelBackend(Backend):
             deadline, "look for a sandbox", lambda: client.get_sandbox(name=self._at), repeats=True
         )
 
+    async def _account(self) -> str:
+        who = await asyncio.to_thread(account, self._wish)
+        return mark(who.team, who.project)
+
     # --- coming and going
 
     async def create(self) -> dict[str, Any]:
@@ -198,7 +203,7 @@ class VercelBackend(Backend):
         if earlier is not None:
             await asyncio.to_thread(snapshots.forget, earlier)
         await self._note("up", new=True)
-        return {"name": self._at, "persistent": spec.persistent}
+        return {"name": self._at, "persistent": spec.persistent, "account": await self._account()}
 
     async def _unmade(self, error: BaseException) -> None:
         """Remove what may have been made although nobody was told."""
@@ -226,6 +231,7 @@ class VercelBackend(Backend):
             await client.aclose()
             if isinstance(error, Unreachable):
                 raise
+            check_account(self, locator, await self._account())
             return "gone"
         except BaseException:
             await client.aclose()
