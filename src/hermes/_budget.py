@@ -70,10 +70,10 @@ class Budget:
         """
         if self._spent >= self._amount:
             raise SandboxGone(
-                f"the budget of {self._amount:g} {self._currency} for '{self._box.name}' is spent; it was "
-                "suspended, and nothing was run",
+                f"the budget of {self._amount:g} {self._currency} for '{self._box.name}' is spent: it was "
+                "suspended, and no command runs in it",
                 reason="the budget is spent",
-                hint="Open it again, with another budget: its files are there.",
+                hint="Its files are kept. Opening it again wakes it, and costs again.",
             )
 
     async def _keep(self) -> None:

@@ -493,6 +493,8 @@ class Sandbox:
 
     async def _again(self, error: HermesError, session: str | None, tries: int) -> None:
         """Return when a command was not run because another client came first, so that it is judged again."""
+        if self._budget is not None:
+            self._budget.check()
         if self._supply is not None and await self._supply.mended(error, tries):
             return
         if error.code != "session_moved" or self._gate is None or session is None:
