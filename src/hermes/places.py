@@ -116,6 +116,7 @@ async def find_or_create(
             and (other := await asyncio.to_thread(_differences, wanted, record, config))
         ):
             if not wanted.recreate or any(line.startswith("workspace: ") for line in other if record.copied):
+                await place.let_go()
                 raise _differs(record, other)
             await place.destroy(keep_files=True)
             return *await _create(wanted, config, store, record), "anew"
@@ -131,6 +132,8 @@ async def find_or_create(
             return place, record, "there"
     if not create:
         which = f"{wanted.backend} sandbox '{wanted.name}'"
+        if record is not None:
+            await place.let_go()
         if record is None:
             said, reason = f"there is no {which}", "it was never made, or was removed"
         elif state == "stopped":

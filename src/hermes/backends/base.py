@@ -499,6 +499,10 @@ class Backend(ABC):
         :raises Unreachable: it cannot be told, because the machine or service does not answer
         """
 
+    async def let_go(self) -> None:
+        """Close what was kept open of the last look at a place that is not going to be used."""
+        return None
+
     async def left(self) -> None:
         """Do what is needed so that nothing is lost of a place with a name when its client has left it.
 

@@ -245,6 +245,9 @@ class VercelBackend(Backend):
             return "running"
         return "stopped" if box.persistent or box.current_snapshot_id else "gone"
 
+    async def let_go(self) -> None:
+        await self._drop()
+
     async def _drop(self) -> None:
         spare, self._spare = self._spare, None
         if spare is not None:
