@@ -19,6 +19,7 @@ from hermes.backends.jail import _bwrap as bwrap_module
 from hermes.backends.jail._limits import TOP
 from hermes.config import load
 from hermes.errors import BackendError, ConfigError, SandboxDiffers, SandboxGone, UnsupportedError
+from hermes.places import place_of as place_of_record
 from hermes.state import Store
 from hermes.testing.tools import eventually, out, tag
 
@@ -101,6 +102,23 @@ async def test_a_directory_of_this_machine(open_box: Open, tmp_path: Path) -> No
     assert (work / "out").read_text() == "back\n"
     await box.destroy()
     assert (work / "in").exists()
+
+
+async def test_it_is_found_and_removed_from_anywhere(
+    open_box: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "project"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    box = await open_box(workspace="here", name="project")
+    await box.close()
+    monkeypatch.chdir("/")
+    record = await asyncio.to_thread(lambda: Store().get("jail", "project"))
+    assert record is not None
+    place = await asyncio.to_thread(lambda: place_of_record(record, load()))
+    assert await place.find(record.locator) == "running"
+    await place.destroy()
+    assert await place.find(record.locator) == "gone"
 
 
 @pytest.mark.parametrize("path", ["/", "/etc", "~", "~/.ssh", "/var/run", "/tmp", "/var/tmp", "/dev/shm"])

@@ -7,6 +7,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import msgspec
+
 from hermes._tasks import settled
 from hermes.config import Config
 from hermes.errors import BackendError, HermesError, SandboxGone
@@ -177,7 +179,9 @@ class JailBackend(Backend):
         files = await asyncio.to_thread(Files, self.spec.id, locator["host_run"])
         if locator["base"] != str(files.base):
             return "gone"
-        await asyncio.to_thread(self._planned)
+        # The directory that it was made with, wherever it is looked for.
+        spec = msgspec.structs.replace(self.spec, workspace=locator.get("here") or "private")
+        self._plan = await asyncio.to_thread(plan_for, spec, self.config.jail, self.config.skills)
         self._limits = await asyncio.to_thread(enforceable, counted=not self._by_landlock)
         self._known, self._made = files, dict(locator)
         if await asyncio.to_thread(files.guest_answers):
