@@ -39,7 +39,7 @@ def emulate(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Run a cloud of your own on this machine, without an account or a bill.
+    """Run a cloud of your own on this machine, without a bill.
 
     It speaks the provider's protocol to the provider's own SDK, on 127.0.0.1, until Ctrl-C. What it prints
     are the variables to set in the shell that uses it. Nothing of it outlives it.

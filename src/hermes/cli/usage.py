@@ -27,7 +27,7 @@ def usage(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Show how long places that are billed ran, and about what that costs.
+    """Show how long paid places ran, and about what that costs.
 
     The costs are an estimate from a list of prices, whose date is shown. To have other prices, put your list
     into ~/.hermes/prices.json; the one that comes with hermes is shown with --json.

@@ -35,6 +35,7 @@ def canaries(shared_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         outside / "file",
     ]
     for one in files:
+        one.touch(0o600)
         one.write_text(f"SECRET={SECRET}\n")
     os.environ["CANARY_TOKEN"] = SECRET
     yield files
