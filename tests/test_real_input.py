@@ -96,6 +96,7 @@ def _as_plain_bash_has_it(hermes_home: Path) -> None:
     """Commands get the environment that the plain ones get, and nothing is taken out of what they print."""
     hermes_home.mkdir(0o700)
     (hermes_home / "config.yaml").write_text("credentials: {inherit: true, redact: 'off'}\n")
+    (hermes_home / "config.yaml").chmod(0o600)
 
 
 @pytest.fixture
