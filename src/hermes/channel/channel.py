@@ -353,7 +353,8 @@ class Channel:
             except Unreachable as error:
                 # The link broke while the guest was started: to start it again is to find it.
                 broke = error.code == "link_broke" or error.operation == "attach"
-                if not broke or time.monotonic() - began > FIRST_PATIENCE:
+                late = time.monotonic() - began > FIRST_PATIENCE
+                if late or not (broke and self._backend.distant):
                     raise
                 await asyncio.sleep(BACKOFF[0])
         if self._error is not None:
