@@ -54,19 +54,25 @@ class Terminal:
 
     def expect(self, text: str, seconds: float = 15.0) -> str:
         """Read until *text* comes, and return what came before it."""
+        if not self.shows(text, seconds):
+            pytest.fail(f"{text!r} did not come; seen: {self.seen!r}")
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def shows(self, text: str, seconds: float) -> bool:
+        """Read until *text* comes, and return whether it came in time and before the program's end."""
         end = time.monotonic() + seconds
         while text not in self.seen:
             if not select.select([self.fd], [], [], max(0.0, end - time.monotonic()))[0]:
-                pytest.fail(f"{text!r} did not come; seen: {self.seen!r}")
+                return False
             try:
                 data = os.read(self.fd, 65536)
             except OSError:
                 data = b""
             if not data:
-                pytest.fail(f"{text!r} did not come before the end; seen: {self.seen!r}")
+                return False
             self.seen += data.decode("utf-8", "replace")
-        before, _, self.seen = self.seen.partition(text)
-        return before
+        return True
 
     def close(self) -> None:
         with contextlib.suppress(ProcessLookupError):

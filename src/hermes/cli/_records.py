@@ -117,7 +117,7 @@ async def prune_all(backend: str | None, *, dry_run: bool) -> tuple[list[tuple[s
     found, problems = await look(backend)
     failures += [HermesError(problem, code="state_unreadable") for problem in problems]
     for one in found:
-        why = _surplus(one, config.lifetime.ttl, now)
+        why = await asyncio.to_thread(_surplus, one, config.lifetime.ttl, now)
         if why is None:
             continue
         try:

@@ -404,7 +404,7 @@ class DaytonaBackend(Backend):
                 boxes = await asked("list sandboxes", listed, CALL_SECONDS * 2)
                 known = await records(store)
                 for box in boxes:
-                    why = None if _state(box) in GONE else surplus(box.labels, known)
+                    why = None if _state(box) in GONE else await asyncio.to_thread(surplus, box.labels, known)
                     if why is None:
                         continue
                     with contextlib.suppress(SandboxGone):

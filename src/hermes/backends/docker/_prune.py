@@ -67,7 +67,7 @@ async def prune(engine: Engine, store: Store) -> list[str]:
         if inspected is None:
             continue
         ident = (inspected["Config"].get("Labels") or {}).get("hermes.id", "")
-        why = _surplus(inspected, records)
+        why = await asyncio.to_thread(_surplus, inspected, records)
         if why is None:
             known.add(ident)
             continue

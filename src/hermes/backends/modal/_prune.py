@@ -55,7 +55,7 @@ async def prune(modal: ModuleType, config: Config, store: Store) -> list[str]:
     # Read last: what has no record then had none when it was listed, and is not just being made.
     records = await asyncio.to_thread(_records, store)
     for box, marks in listed:
-        why = _surplus(marks, records)
+        why = await asyncio.to_thread(_surplus, marks, records)
         if why is not None:
             await modal.gone_is_fine(box.terminate.aio(), "end a sandbox")
             gone.append(f"sandbox {box.object_id} ended ({why})")

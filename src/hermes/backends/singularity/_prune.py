@@ -48,7 +48,7 @@ async def prune(client: Client, store: Store) -> list[str]:
             if await asyncio.to_thread((base / "job").exists):
                 runner = SlurmJob(client, files, name, Slurm())
                 running = bool((await runner.state())[0])
-            why = _surplus(mark, record, running=running)
+            why = await asyncio.to_thread(_surplus, mark, record, running=running)
             if why is None or await runner.end() or await asyncio.to_thread(files.remove):
                 continue
         except HermesError:  # SLURM does not answer, or is not here: the next time

@@ -44,7 +44,7 @@ async def prune(config: Config, store: Store) -> list[str]:
             raise HermesError(f"{problems[0]}; nothing was removed", code="state_unreadable")
         for box in found:
             record = records.get(box.name.removeprefix(PREFIX))
-            if (why := _surplus(box, record)) is not None:
+            if (why := await asyncio.to_thread(_surplus, box, record)) is not None:
                 await end(client, box, settings.deadline)
                 gone.append(f"sandbox {box.name} removed ({why})")
     return gone
