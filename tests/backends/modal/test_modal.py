@@ -37,8 +37,7 @@ def server() -> Iterator[Emulated]:
 @pytest.fixture
 def cloud(server: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulated]:
     """The emulator, which this process uses, with nothing wrong and nothing running afterwards."""
-    for name, value in server.settings.items():
-        monkeypatch.setenv(name, value)
+    server.use(monkeypatch)
     yield server
     server.ask("/faults", method="DELETE")
     server.line(cut=0, delay=0)
@@ -427,8 +426,7 @@ def test_the_budget_of_a_command(cloud: Emulated, dear: None) -> None:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulated]:
     """An emulator that nothing was asked of yet."""
     with emulated("modal") as running:
-        for name, value in running.settings.items():
-            monkeypatch.setenv(name, value)
+        running.use(monkeypatch)
         yield running
 
 
