@@ -296,6 +296,9 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         The image of a registry that sandboxes begin with.
     ``gpu``, ``region``
         As Modal names them: ``A100``, ``H100:2``; ``us-east``.
+    ``reuse``
+        Which commands on the command line share a sandbox where none is named: those of a directory
+        (``name``), those of a session there (``session``), or none (``command``).
     ``allow_domains``, ``allow_cidrs``
         What may be connected to; everything when both are empty. Domains are told by what a client of TLS
         says, so this keeps back less than ``network: off``.
@@ -314,6 +317,7 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     image: str | None = None
     gpu: str | None = None
     region: str | None = None
+    reuse: Literal["name", "session", "command"] = "name"
     allow_domains: tuple[str, ...] = ()
     allow_cidrs: tuple[str, ...] = ()
     idle: Duration = 300.0

@@ -337,6 +337,21 @@ def test_a_single_command_that_is_persistent_leaves_it_asleep(cloud: Emulated) -
     assert not running(cloud)
 
 
+def test_a_sandbox_for_each_command_and_one_for_each_session(cloud: Emulated) -> None:
+    alone = ("-q", "--set", "modal.reuse=command")
+    assert command(cloud, *alone, "--gpu", "A100", "echo kept > ~/file").returncode == 0
+    assert [one["gpu"] for one in cloud.sandboxes() if one["state"] == "ended"][-1] == "A100"
+    assert command(cloud, *alone, "cat ~/file").returncode == 1
+    assert not running(cloud)
+    for session in ("one", "two"):
+        done = command(
+            cloud, "-q", "--set", "modal.reuse=session", "--session", session, "ls ~/one; touch ~/one"
+        )
+        assert done.returncode == 0, done.stderr
+        assert "No such file" in done.stderr
+    assert len(running(cloud)) == 2
+
+
 @pytest.mark.parametrize(
     "args",
     [
