@@ -243,15 +243,20 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("moment", ["create", "run", "suspend", "destroy"])
+@pytest.mark.parametrize("moment", ["create", "run", "snapshot", "suspend", "destroy"])
 async def test_a_client_that_is_killed_loses_nothing_and_leaves_nothing(cloud: Emulated, moment: str) -> None:
     await ask(cloud.line, delay=0.03)
+    if moment == "snapshot":
+        await ask(cloud.fault, "snapshot_slow", seconds=600)
     done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", KILLED, moment], check=False)
     assert done.returncode == -signal.SIGKILL
     await ask(cloud.line, delay=0)
+    if moment == "snapshot":
+        assert await ask(snapshots, cloud) == 0  # it was in the middle of it
+        await ask(cloud.advance, 600)
     async with box("victim") as again:
         assert len(await ask(running, cloud)) == 1
-        if moment in ("run", "suspend"):
+        if moment in ("run", "snapshot", "suspend"):
             assert (await again.run("cat ~/file", session="another")).text == "kept\n"
         if moment == "run":  # it goes on, as it was promised
             assert (await again.run("sleep 2; cat ~/file2", session="another")).text == "done\n"
