@@ -77,7 +77,7 @@ async def test_files_survive_sleep_and_nothing_is_billed_meanwhile(cloud: Emulat
 
 
 async def test_it_falls_asleep_when_idle_and_the_next_command_wakes_it(cloud: Emulated) -> None:
-    async with box(idle=1.5) as one:
+    async with box(idle=2.5) as one:
         await one.run("echo kept > ~/file")
         for _ in range(100):
             if not await ask(running, cloud):

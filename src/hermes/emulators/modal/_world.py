@@ -201,6 +201,7 @@ class Sandbox:
         blocked = wish.network_access.network_access_type == api_pb2.NetworkAccess.BLOCKED
         await self.place.start(network=not blocked, hostname="modal")
         await asyncio.to_thread(self._install)
+        self.used()
         self._timers.append(self._clock.call_at(self.created + wish.timeout_secs, self._too_old))
         if wish.HasField("idle_timeout_secs"):
             self._look_idle()
