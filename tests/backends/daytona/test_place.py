@@ -287,6 +287,30 @@ async def test_bad_gateways_while_its_state_changes_are_outlived(there: Emulated
         assert (await one.run("echo on")).text == "on\n"
 
 
+async def test_nothing_but_the_sdks_own_calls_stand_before_the_first_command(there: Emulated) -> None:
+    """Its own: make, look until it is up, open a terminal; look, start, look, open a terminal to wake one."""
+    look, terminal = "GET /api/sandbox/{box}", "GET /toolbox/{box}/process/pty/create-connect"
+
+    async def calls_of(one: hermes.Sandbox) -> list[str]:
+        before = len(await asyncio.to_thread(there.calls))
+        await one.open()
+        await one.run("true")
+        calls = (await asyncio.to_thread(there.calls))[before:]
+        return [name for name in calls if name != "events connect"]  # nothing waits for it
+
+    one = box(name="one")
+    made = await calls_of(one)
+    assert (made[0], made[-1], set(made[1:-1])) == ("POST /api/sandbox", terminal, {look})
+    assert len(made) == 3
+    await one.suspend()
+    again = box(name="one")
+    woken = await calls_of(again)
+    assert [name for name in woken if name != look] == ["POST /api/sandbox/{box}/start", terminal]
+    assert len(woken) <= 4 + 1
+    await again.destroy()
+    await gone(there)
+
+
 # --- what a client that is killed leaves
 
 CLIENT = """
