@@ -254,7 +254,8 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
 _TREES = Lazy(
     r"\b(?:rmtree|remove_tree|remove_dir_all|rm_rf|rm_r|remove_entry_secure|RemoveAll|deltree|removeSync|emptyDirSync|"
     r"rimraf(?:\.sync)?|deleteDir|deleteDirectory|rmdirRecurse|removeTree|removeDirectoryRecursive|removePathForcibly|"
-    r"(?:rm|rmdir|remove)(?:Sync)?(?=\s*\([^()]*recursive))\s*\(?\s*\[?\s*" + STRING
+    r"(?:rm|rmdir|remove)(?:Sync)?(?=\s*\([^()]*recursive))\s*\(?\s*\[?\s*"
+    r"(?:" + STRING + r"|(~)(?=\s*[),;}]))"
 )
 _HOME_VALUE = (
     r"(?:process\.env\.HOME|process\.env\[[\"']HOME[\"']\]|(?:os|require\([\"']os[\"']\))\.homedir\(\)|"
@@ -265,6 +266,7 @@ _HOME_JOINED = Lazy(_HOME_VALUE + r"\s*(?:\+|\.|,)\s*([\"'`])/?")
 _HOME_WITHIN = Lazy(
     r"\$\{\s*" + _HOME_VALUE + r"\s*\}|#\{\s*" + _HOME_VALUE + r"\s*\}|\$ENV\{[\"']?HOME[\"']?\}|\$HOME\b"
 )
+_HOME_ALONE = Lazy(_HOME_VALUE)
 _EXPANDS = Lazy(
     r"\b(?:File\.expand_path|path\.(?:join|resolve)|File\.join|path\.expanduser|glob)\s*\(\s*"
     + STRING
@@ -274,7 +276,7 @@ _EXPANDS = Lazy(
 
 def _expanded(code: str) -> str:
     """Return code in which the home directory is written as in a shell."""
-    code = _HOME_WITHIN.sub("~", _HOME_JOINED.sub(r"\1~/", code))
+    code = _HOME_ALONE.sub('"~"', _HOME_WITHIN.sub("~", _HOME_JOINED.sub(r"\1~/", code)))
     return _EXPANDS.sub(lambda match: '"' + (match.group(1) or match.group(2) or "") + '"', code)
 
 
