@@ -12,7 +12,20 @@ from . import _marks as marks
 from ._before import changed
 from ._call import Call
 from ._carriers import Handler, Wrapper, carried, told, written
-from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, rpm, shell, text, unescape
+from ._inline import (
+    MAX_CODE,
+    NATIVE,
+    PATHS,
+    STRING,
+    Inline,
+    Python,
+    literals,
+    rpm,
+    shell,
+    shown,
+    text,
+    unescape,
+)
 from ._inline import told as told_code
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
@@ -47,6 +60,7 @@ def awk(run: Interpreter, call: Call) -> str:
         if len(code) > MAX_CODE:
             run.note("code-unreadable", "code for awk that is too long to be read")
             continue
+        shown(run, call, marks.plain(code), "awk")
         code = _AWK_PRINTED.sub('print ""', marks.plain(code))
         if growth.grows(code):
             run.note("endless-output", "awk code that fills the memory or a disk")
