@@ -398,7 +398,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     ``timeout`` is in seconds, None for no limit. ``network`` None is the place's own default. ``keep``
     exempts sandboxes with a name from the lifetimes. ``skills`` says whether a sandbox gets a copy of the
-    skills in hermes's home, sees the very ones read-only, or none. ``dotfiles`` are files and directories of
+    skills in hermes's home, sees the very ones read-only, or none; ``skills_max_file`` and
+    ``skills_max_total`` are the bytes that may travel. ``dotfiles`` are files and directories of
     this user's home that each sandbox gets copies of, as of what lies in ``dotfiles`` in hermes's home.
     ``foreign`` lists the keys of config.yaml
     that belong to another program and were left alone, those inside of a section with their whole name;
@@ -411,6 +412,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     persistent: bool = False
     keep: bool = False
     skills: Literal["copy", "shared", "off"] = "copy"
+    skills_max_file: Size = 64 << 20
+    skills_max_total: Size = 256 << 20
     dotfiles: tuple[str, ...] = ()
     timeout: Duration | None = None
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)

@@ -144,6 +144,8 @@ class _Service:
             call = self._emulator.called(name)
             try:
                 request = await stream.recv_message()
+                if "StdinWrite" not in name:
+                    self._emulator.heard(name, request.SerializeToString(), repr(stream.metadata).encode())
                 self._ours.check(name, stream.metadata)
                 if streams:
                     async with contextlib.aclosing(method(request)) as answers:
