@@ -57,6 +57,8 @@ def ask(config: Config, found: list[survey.Found], given: Plan, image: str | Non
         told.add("ssh.host")
     if image:
         told.add(IMAGES.get(name, ""))
+    if config.docker.dockerfile or config.docker.devcontainer:
+        told.add("docker.image")  # there is one already, which is built
     for need in _catalog.NEEDS.get(name, ()):
         if need.key in told or (host and host in config.ssh.hosts):
             continue
