@@ -559,8 +559,9 @@ class Backend(ABC):
         return []
 
     def _unsupported(self, what: str, hint: str) -> UnsupportedError:
+        done = {"suspend": "stopped", "resume": "started", "snapshot": "kept"}.get(what, "started")
         return UnsupportedError(
-            f"the {self.name} backend cannot do {what}; nothing was started",
+            f"the {self.name} backend cannot do {what}; nothing was {done}",
             hint=hint or None,
             context={"backend": self.name},
         )
