@@ -18,6 +18,7 @@ UNCHOSEN = (
     "test_doctor",
     "test_setup",
     "test_setup_images",
+    "test_setup_clouds",
 )
 
 
