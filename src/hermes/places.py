@@ -260,6 +260,27 @@ async def remove(record: SandboxRecord, config: Config, store: Store) -> None:
         await asyncio.to_thread(store.remove, record)
 
 
+async def wake(record: SandboxRecord, config: Config, store: Store) -> bool:
+    """Start the place of a sandbox that was suspended or stopped, and return whether it had to be.
+
+    :raises SandboxGone: there is nothing left to start; nothing was made in its stead
+    """
+    place = place_of(record, config)
+    async with locked(store, record.backend, record.name):
+        state = await place.find(record.locator)
+        if state == "gone":
+            raise SandboxGone(
+                f"the {record.backend} sandbox '{record.name}' does not run any more",
+                reason="it has ended",
+                hint="The next command in it makes it anew.",
+            )
+        if state == "stopped":
+            await place.resume()
+            await asyncio.to_thread(store.touch, record)
+        await place.let_go()
+    return state == "stopped"
+
+
 async def forget(record: SandboxRecord, store: Store) -> None:
     """Remove a sandbox's record alone; what there is of the sandbox stays where it is."""
     async with locked(store, record.backend, record.name):

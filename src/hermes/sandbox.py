@@ -18,7 +18,7 @@ from . import _travelling, auto, backends
 from . import approval as approvals
 from ._tasks import settled
 from .config import Config, Lifetime, given_duration, load, sudo_password
-from .errors import HermesError, JobError, SandboxGone
+from .errors import ConfigError, HermesError, JobError, SandboxGone
 from .places import Origin, Wanted, find_or_create, locked
 from .session import (
     OnOutput,
@@ -184,7 +184,12 @@ class Sandbox:
         self._folders = _travelling.check(config)
         for line in (*supply.mend(), *supply.root_told()):
             warnings.warn(line, stacklevel=2)
-        self._here = os.getcwd()
+        try:
+            self._here = os.getcwd()
+        except FileNotFoundError:
+            raise ConfigError(
+                "the current directory no longer exists; nothing was started", hint="Change to another one."
+            ) from None
         self._store = Store()
         self.backend, _, host = backends.canonical(self.backend or config.sandbox or "auto").partition(":")
         if host:

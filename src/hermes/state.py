@@ -214,7 +214,15 @@ class Store:
     def put(self, record: SandboxRecord) -> None:
         """Write a record, in place of any earlier one of that backend and name."""
         check_names(record.backend, record.name)
-        row = (record.backend, record.name, msgspec.json.encode(record).decode(), record.last_used)
+        try:
+            text = msgspec.json.encode(record).decode()
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"the directory of the sandbox '{record.name}', or HERMES_HOME, has a name that is no UTF-8; "
+                "nothing was started",
+                hint="Rename it, or use --workspace private.",
+            ) from None
+        row = (record.backend, record.name, text, record.last_used)
         with self._file.writing() as db:
             db.execute("INSERT OR REPLACE INTO sandboxes VALUES (?, ?, ?, ?)", row)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -99,6 +100,44 @@ async def _look(record: SandboxRecord, config: Config) -> Seen:
 async def remove(record: SandboxRecord) -> None:
     """End and remove a sandbox; see :func:`hermes.places.remove`."""
     await places.remove(record, load(), Store())
+
+
+async def suspend(record: SandboxRecord, consent: Callable[[int], Awaitable[bool]]) -> bool:
+    """Stop a sandbox, and return whether it ran.
+
+    :param consent: asked when jobs run there, with their number; False leaves all as it is
+    :raises HermesError: it cannot; or code ``refused``, there was no consent
+    """
+    chosen = chosen_for(record)
+    place = await asyncio.to_thread(place_of, record, chosen.config)
+    if not place.capabilities.suspend:
+        raise place._unsupported("suspend", "'hermes sandbox rm' ends it.")
+    state = await place.look(record.locator)
+    if state == "stopped":
+        return False
+    box = chosen.sandbox()
+    try:
+        await box.open(create=False)
+    except SandboxGone:
+        if state == "gone":
+            raise
+        # Its guest has ended, so nothing runs there.
+        await place.find(record.locator)
+        await place.suspend()
+        return True
+    try:
+        jobs = sum(one.state in ("queued", "running") for one in await box.jobs())
+        if jobs and not await consent(jobs):
+            raise HermesError(f"'{record.name}' was not suspended: something runs there", code="in_use")
+        await box.suspend()
+    finally:
+        await box.close()
+    return True
+
+
+async def wake(record: SandboxRecord) -> bool:
+    """Start a sandbox that was suspended, and return whether it had to be; see :func:`hermes.places.wake`."""
+    return await places.wake(record, load(), Store())
 
 
 async def forget(record: SandboxRecord) -> str:
