@@ -126,7 +126,9 @@ class Layer:
                 if folder is None:
                     continue
                 try:
-                    os.rmdir(to_bytes(name), dir_fd=folder)  # what is empty hides nothing once it was unfolded
+                    os.rmdir(
+                        to_bytes(name), dir_fd=folder
+                    )  # what is empty hides nothing once it was unfolded
                 except FileNotFoundError:
                     continue
                 except OSError:

@@ -1,4 +1,4 @@
-"""What an overlay changed of a directory of this machine: looking at it, taking it over, and taking it back."""
+"""What an overlay changed of a directory here: looking at it, taking it over, and taking it back."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from hermes.backends._workspace import remove_trees
 from hermes.errors import FileError
 from hermes.guest.archive import CHUNK, TreeError
 
@@ -24,7 +25,7 @@ from ._protect import Guard
 from ._text import MAX_TEXT, quoted, unified
 from ._write import Moved, Writer, said
 
-__all__ = ["Found", "diffs", "discard", "land", "look", "plan"]
+__all__ = ["Found", "diffs", "discard", "empty", "land", "look", "plan"]
 
 MAX_PATH = 4000
 BOTH = Entry(Facts("other", 0, 0, (0, 0)), Facts("other", 0, 0, (0, 0)))
@@ -33,10 +34,15 @@ BOTH = Entry(Facts("other", 0, 0, (0, 0)), Facts("other", 0, 0, (0, 0)))
 
 @dataclass
 class Found:
-    """What differs. ``ignored``: how many paths were left out because git's rules ignore them."""
+    """What differs.
+
+    ``changed``: the paths that were asked for, but those that are ``alike`` although they were written,
+    and those that git's rules ignore: the number of these is kept. ``names``: what the directories here hold.
+    """
 
     sides: Sides = field(default_factory=lambda: Sides({}, {}, {}))
     changed: list[str] = field(default_factory=list)
+    alike: list[str] = field(default_factory=list)
     ignored: int = 0
     why: dict[str, str] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)
@@ -76,8 +82,9 @@ def look(layer: Layer, paths: Iterable[str] = (), *, read_all: bool = False, ign
     for path in every:
         _read(layer, found, path, room, read_all=read_all)
         if sides.alike(path):
+            found.alike.append(path)
             continue
-        if not ignored and rules.ignores(path, folder=False):
+        if not ignored and path not in some and rules.ignores(path, folder=False):
             found.ignored += 1
             continue
         found.changed.append(path)
@@ -99,7 +106,13 @@ def _walk(layer: Layer, found: Found) -> None:
 
 
 def _folder(
-    layer: Layer, found: Found, path: str, up: int, low: int | None, hidden: bool, todo: list[tuple[str, bool]]
+    layer: Layer,
+    found: Found,
+    path: str,
+    up: int,
+    low: int | None,
+    hidden: bool,
+    todo: list[tuple[str, bool]],
 ) -> None:
     """Look at one directory of the upper layer. ``hidden``: nothing of the lower one is seen through it."""
     before = set() if low is None else set(os.listdir(low))
@@ -127,7 +140,13 @@ def _folder(
 
 
 def _is(
-    found: Found, path: str, up: int, base: bytes, info: os.stat_result, hidden: bool, todo: list[tuple[str, bool]]
+    found: Found,
+    path: str,
+    up: int,
+    base: bytes,
+    info: os.stat_result,
+    hidden: bool,
+    todo: list[tuple[str, bool]],
 ) -> None:
     """Note what there is in the upper layer."""
     if len(to_bytes(path)) > MAX_PATH:
@@ -181,8 +200,8 @@ def _read(layer: Layer, found: Found, path: str, room: int, *, read_all: bool) -
     if here is not None and here.kind == "link":
         with layer.folder(layer.lower, path.rpartition("/")[0]) as low, contextlib.suppress(OSError):
             if low is not None:
-                base = to_bytes(path.rpartition("/")[2])
-                target = os.readlink(base, dir_fd=low).decode("utf-8", "surrogateescape")
+                name = to_bytes(path.rpartition("/")[2])
+                target = os.readlink(name, dir_fd=low).decode("utf-8", "surrogateescape")
                 here = here.with_content(target)
     elif here is not None and here.kind == "file":
         both = there is not None and (there.kind, there.size) == ("file", here.size)
@@ -251,18 +270,16 @@ def _content(layer: Layer, top: int, path: str, facts: Facts | None) -> bytes | 
 # --- taking over, and back
 
 
-def plan(found: Found, *, force: bool, include_protected: bool) -> tuple[Outcome, list[str]]:
-    """Return what would be taken over, and what is in both the same by now."""
+def plan(found: Found, *, force: bool, include_protected: bool) -> Outcome:
+    """Return what would be taken over."""
 
     def why(path: str, facts: Facts | None) -> str:
         return found.never(path, facts) or ("" if include_protected else found.guard.held(path, facts))
 
-    outcome, _ = coming(found.sides, found.changed, why, force=force)
-    alike = [path for path in found.sides.paths() if found.sides.alike(path)]
-    return outcome, alike
+    return coming(found.sides, found.changed, why, force=force)[0]
 
 
-def land(layer: Layer, found: Found, outcome: Outcome, alike: Iterable[str]) -> None:
+def land(layer: Layer, found: Found, outcome: Outcome) -> None:
     """Take over what ``outcome.done`` names; what could not be written moves to ``failed``. Blocks.
 
     The overlay must not be mounted: what was taken over is no change any more, and goes from it.
@@ -293,7 +310,8 @@ def land(layer: Layer, found: Found, outcome: Outcome, alike: Iterable[str]) -> 
                 layer.drop(path)  # else it is alike in both, which the next time finds
     finally:
         writer.close()
-    for path in alike:
+    outcome.done.sort(key=lambda one: one.path)
+    for path in found.alike:  # written, and the same all the same: it would hide what changes here
         with contextlib.suppress(OSError):
             layer.drop(path)
 
@@ -327,4 +345,18 @@ def discard(layer: Layer, outcome: Outcome) -> None:
             outcome.failed.append(msgspec.structs.replace(one, note=said(error)))
         else:
             outcome.done.append(one)
-    outcome.done.reverse()
+    outcome.done.sort(key=lambda one: one.path)
+
+
+def empty(layer: Layer, outcome: Outcome) -> None:
+    """Take back everything, also what could not be read. The overlay must not be mounted. Blocks."""
+    for name in os.listdir(layer.upper):
+        base = os.fsencode(name)
+        info = lstat(layer.upper, base)
+        if info is not None and stat.S_ISDIR(info.st_mode):
+            remove_trees([f"/proc/self/fd/{layer.upper}/{name}"])
+        elif info is not None:
+            os.unlink(base, dir_fd=layer.upper)
+    if left := os.listdir(layer.upper):
+        outcome.failed, outcome.done = outcome.done, []
+        outcome.failed = [msgspec.structs.replace(one, note=f"{left[0]} is left") for one in outcome.failed]

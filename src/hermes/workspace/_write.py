@@ -61,7 +61,7 @@ class Writer:
         source.finish()
 
     def put(
-        self, path: str, facts: Facts, before: Facts | None, some: Callable[[int], bytes]
+        self, path: str, facts: Facts, before: Facts | None, some: Callable[[int], bytes | memoryview]
     ) -> tuple[Facts | None, str]:
         """Write one file; return what is here now, or why it could not be written.
 
@@ -83,7 +83,7 @@ class Writer:
                 found.update(data)
                 if not why:
                     try:
-                        if data.count(0) == len(data):
+                        if not any(data):
                             os.lseek(fd, len(data), os.SEEK_CUR)  # a hole stays one
                         else:
                             archive.write_all(fd, data)

@@ -83,8 +83,19 @@ class JailChannel(ProcessChannel):
                 words += ["--sync-fd", str(network.alive)]
             given = held(b"".join(os.fsencode(word) + b"\0" for word in words), stack)
             plan, base = self._plan, self._files.base
-            overlay = _overlay.enter(base, plan.here, identity(plan.here)) if plan.overlay and plan.here else []
-            self._argv = [*self._files.groups.enter(), *overlay, bwrap, "--args", str(given), "--", *check, *inner]
+            overlay = (
+                _overlay.enter(base, plan.here, identity(plan.here)) if plan.overlay and plan.here else []
+            )
+            self._argv = [
+                *self._files.groups.enter(),
+                *overlay,
+                bwrap,
+                "--args",
+                str(given),
+                "--",
+                *check,
+                *inner,
+            ]
             self._popen["pass_fds"] = (
                 said_in.fileno(),
                 filters,

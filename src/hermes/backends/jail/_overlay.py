@@ -1,7 +1,7 @@
-"""A directory of this machine that a jail changes beside it only: an overlay, mounted before the jail is made.
+"""A directory of this machine that a jail changes beside it only: an overlay, mounted before the jail is.
 
-The mount is made in a user namespace of its own, which the jail's lies in: bubblewrap can mount overlays since
-its version 0.11 only, and not of a directory that is held while it is looked at.
+It is mounted in a user namespace of its own, which the jail's lies in: bubblewrap can mount overlays since
+its version 0.11 only, and none of a directory that was looked at first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FOLDER = "overlay"
 _OF = "of.json"
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _MARK = "hermes-overlay: "
-# The directory is entered, looked at, and mounted as the one that was entered, whatever its path leads to then.
+# What was entered is looked at and mounted, whatever its path leads to by then.
 _MOUNT = f"""cd -- "$1" && [ "$(stat -c %d:%i .)" = "$2" ] || {{
     echo "{_MARK}changed" >&2; exit 1
 }}
@@ -103,9 +103,9 @@ def failed(said: str) -> BackendError | None:
         return None
     why = said.partition("\n")[0].partition(_MARK)[0] or said
     return BackendError(
-        f"an overlay cannot be mounted here ({why.strip()}); nothing was run, and nothing written to the project",
+        f"an overlay cannot be mounted here ({why.strip()}); nothing was run",
         code="overlay_unavailable",
-        hint="It needs Linux 5.11 or newer, user namespaces, and HERMES_HOME on a file system of this machine that "
-        "keeps attributes, such as ext4, xfs or btrfs: no NFS, no overlay of a container. Without jail.overlay "
+        hint="It needs Linux 5.11 or newer, user namespaces, and HERMES_HOME on a file system that keeps "
+        "attributes, such as ext4, xfs or btrfs: no NFS, no overlay of a container. Without jail.overlay "
         "commands write to the project itself, and are asked about.",
     )
