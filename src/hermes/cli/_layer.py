@@ -149,7 +149,7 @@ async def check_idle(target: Target, *, stop: bool) -> None:
         return
     if running:
         raise HermesError(
-            f"{plural(len(running), 'command')} run in '{target.record.name}'; nothing was done",
+            f"'{target.record.name}' is busy ({plural(len(running), 'command')}); nothing was done",
             code="busy",
             hint="Its files must not change under them. Wait ('hermes jobs'), or end them with --stop.",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 
 import typer
 
@@ -50,7 +51,7 @@ def discard(
             found = await asyncio.to_thread(look, layer, chosen, ignored=ignored or every)
             outcome = Outcome(done=[msgspec.structs.replace(one, note="") for one in found.changes()])
             tell(found, chosen, paths)
-            if not dry_run and (outcome.done or every):
+            if not dry_run and (outcome.done or (every and os.listdir(layer.upper))):
                 await check_idle(wanted, stop=stop)
                 if await taking.agree(outcome):
                     async with at_rest(wanted):
