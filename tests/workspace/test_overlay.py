@@ -363,9 +363,7 @@ def test_marks_that_lead_elsewhere_are_refused(pair: Pair, mark: str) -> None:
     assert list(pair.upper.iterdir()) == []
 
 
-def test_what_is_no_file_is_refused_and_can_be_discarded(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_file_is_refused_and_can_be_discarded(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(pair.upper / "fifo")
     with socket.socket(socket.AF_UNIX) as sock:
         monkeypatch.chdir(pair.upper)  # a socket's path has to be short
