@@ -35,9 +35,9 @@ def apply(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Bring what a jail with jail.overlay changed to the project: new, changed and deleted files.
+    """Bring changes of a jail's overlay to the project.
 
-    Files that changed here too are left alone. Asks before anything is written. The jail is stopped for it.
+    That is what a jail with jail.overlay changed: new, changed and deleted files. Files that changed here too are left alone. Asks before anything is written. The jail is stopped for it.
     The exit code is 125 when something was in conflict or could not be written.
 
     Example: hermes apply src

@@ -26,9 +26,9 @@ def diff(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Show what a jail with jail.overlay changed, in the form of diff -u.
+    """Show what a jail's overlay holds, as a diff.
 
-    Nothing of it is in the project until 'hermes apply' brings it there.
+    That is what a jail with jail.overlay changed. Nothing of it is in the project until 'hermes apply'.
 
     Example: hermes diff --stat
     """

@@ -29,9 +29,9 @@ def discard(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Forget what a jail with jail.overlay changed: it sees the project's own files again.
+    """Forget changes of a jail's overlay.
 
-    Asks first. The jail is stopped for it. The project is not touched. --all is also what git ignores.
+    The jail sees the project's own files again. Asks first. The jail is stopped for it. The project is not touched. --all is also what git ignores.
 
     Example: hermes discard notes.txt
     """
