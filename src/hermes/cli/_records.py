@@ -15,6 +15,7 @@ from hermes.places import place_of
 from hermes.state import SandboxRecord, Store, owner_state
 
 from ._place import Chosen
+from ._text import plural
 
 State = Literal["running", "gone", "stopped", "unreachable"]
 LOOK_SECONDS = 15.0
@@ -97,6 +98,29 @@ async def _look(record: SandboxRecord, config: Config) -> Seen:
     return Seen(record, state)
 
 
+def unapplied(record: SandboxRecord) -> int:
+    """Return how many files of a project were changed in a sandbox, and are changed in it alone. Blocks."""
+    if record.backend != "jail":
+        return 0
+    from ._layer import unapplied
+
+    return unapplied(record)
+
+
+def check_applied(record: SandboxRecord) -> None:
+    """Check that nothing would be lost with a sandbox that somebody wants to look at first. Blocks.
+
+    :raises HermesError: code ``unapplied``
+    """
+    if count := unapplied(record):
+        raise HermesError(
+            f"{plural(count, 'file')} changed in '{record.name}' would be lost; it was not removed",
+            code="unapplied",
+            hint=f"hermes diff --name {record.name} shows them. Apply or discard them, or remove the "
+            "sandbox with --force.",
+        )
+
+
 async def remove(record: SandboxRecord) -> None:
     """End and remove a sandbox; see :func:`hermes.places.remove`."""
     await places.remove(record, load(), Store())
@@ -160,6 +184,8 @@ async def prune_all(backend: str | None, *, dry_run: bool) -> tuple[list[tuple[s
         if why is None:
             continue
         try:
+            if one.record.named:
+                await asyncio.to_thread(check_applied, one.record)
             if not dry_run:
                 await remove(one.record)
         except HermesError as error:

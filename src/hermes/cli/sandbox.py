@@ -15,7 +15,7 @@ from hermes.errors import HermesError, SandboxGone, exit_code
 from . import _options as options
 from ._place import Chosen, choose
 from ._progress import progress, summary
-from ._records import Seen, chosen_for, find_record, forget, look, remove, seen, wake
+from ._records import Seen, check_applied, chosen_for, find_record, forget, look, remove, seen, wake
 from ._records import suspend as _suspend
 from ._report import confirmed, report, say
 from ._run import opened, run
@@ -105,14 +105,16 @@ def rm(
     every: Annotated[bool, typer.Option("--all", help="Remove every sandbox.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Forget those that cannot be removed; say what may be left.")
+        bool,
+        typer.Option("--force", help="Lose changes nobody applied; forget those that cannot be removed."),
     ] = False,
     sandbox: options.Place = None,
     debug: options.Debug = False,
 ) -> int:
     """End and remove sandboxes.
 
-    What runs in them is ended, and their own files go. A workspace on this machine is not touched.
+    What runs in them is ended, and their own files go. A workspace on this machine is not touched. One that
+    keeps changes to it, which nobody has applied or discarded, is removed with --force alone.
     One whose machine is gone for good, or does not answer, is only forgotten with --force.
 
     Example: hermes sandbox rm project-1f2e3d4c
@@ -131,6 +133,13 @@ def rm(
         records = [find_record(name, sandbox) for name in names or []]
     failed = 0
     for record in records:
+        if not force:
+            try:
+                check_applied(record)
+            except HermesError as error:
+                report(error, debug=debug)
+                failed = 125
+                continue
         try:
             run(remove(record))
             print(f"{record.name}: removed")

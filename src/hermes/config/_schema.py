@@ -226,10 +226,13 @@ class Jail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ``landlock``, for jails without namespaces, which are weaker.
     ``protect``
         Further paths of a workspace that is a directory of this machine, relative to it, that stay read-only.
+    ``overlay``
+        What is written to such a workspace is kept beside it, until ``hermes apply`` or ``hermes discard``.
     """
 
     program: str = "auto"
     protect: tuple[str, ...] = ()
+    overlay: bool = False
 
 
 class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -66,7 +66,7 @@ class JailBackend(Backend):
             limits=self._limits,
             workspace=frozenset({"private"} if self._by_landlock else {"private", "here", "path"}),
             shared_kernel=True,
-            judged=bool(reasons) or self.spec.workspace not in (None, "private"),
+            judged=bool(reasons) or (self.spec.workspace not in (None, "private") and not self._has_overlay),
             reaches_host=reasons,
             verified="real",
             exceptions=NOT_BY_LANDLOCK if self._by_landlock else {},
@@ -113,6 +113,13 @@ class JailBackend(Backend):
     def _by_landlock(self) -> bool:
         wish = self._made.get("holder") or self.spec.options.get("program", self.config.jail.program)
         return bool(wish == LANDLOCK)
+
+    @property
+    def _has_overlay(self) -> bool:
+        """Whether a workspace of this machine is not written to. What a jail was made with counts."""
+        if self._made:
+            return bool(self._made.get("overlay"))
+        return self._plan is not None and self._plan.overlay
 
     @property
     def _reasons(self) -> tuple[str, ...]:
@@ -165,6 +172,7 @@ class JailBackend(Backend):
             "base": str(files.base),
             "host_run": files.host_run,
             "here": plan.here,
+            "overlay": plan.overlay,
             "network": network or "on",
             "limits": limits,
         }
@@ -179,8 +187,12 @@ class JailBackend(Backend):
         files = await asyncio.to_thread(Files, self.spec.id, locator["host_run"])
         if locator["base"] != str(files.base):
             return "gone"
-        # The directory that it was made with, wherever it is looked for.
-        spec = msgspec.structs.replace(self.spec, workspace=locator.get("here") or "private")
+        # The directory that it was made with, wherever it is looked for, and whether that is written to.
+        spec = msgspec.structs.replace(
+            self.spec,
+            workspace=locator.get("here") or "private",
+            options={**self.spec.options, "overlay": bool(locator.get("overlay"))},
+        )
         self._plan = await asyncio.to_thread(plan_for, spec, self.config.jail, self.config.skills)
         self._limits = await asyncio.to_thread(enforceable, counted=not self._by_landlock)
         self._known, self._made = files, dict(locator)

@@ -14,7 +14,8 @@ from hermes._tasks import settled
 from hermes.errors import BackendError, HermesError
 
 from .._process import ProcessChannel
-from ._bwrap import CHANGED, arguments, seccomp
+from . import _overlay
+from ._bwrap import CHANGED, arguments, identity, seccomp
 from ._files import Files, held
 from ._network import Network, program
 from ._plan import Plan
@@ -81,7 +82,20 @@ class JailChannel(ProcessChannel):
             if network is not None:
                 words += ["--sync-fd", str(network.alive)]
             given = held(b"".join(os.fsencode(word) + b"\0" for word in words), stack)
-            self._argv = [*self._files.groups.enter(), bwrap, "--args", str(given), "--", *check, *inner]
+            plan, base = self._plan, self._files.base
+            overlay = (
+                _overlay.enter(base, plan.here, identity(plan.here)) if plan.overlay and plan.here else []
+            )
+            self._argv = [
+                *self._files.groups.enter(),
+                *overlay,
+                bwrap,
+                "--args",
+                str(given),
+                "--",
+                *check,
+                *inner,
+            ]
             self._popen["pass_fds"] = (
                 said_in.fileno(),
                 filters,
@@ -99,7 +113,7 @@ class JailChannel(ProcessChannel):
             except BaseException as error:
                 words_of_it = _discard(process, pid)
                 if isinstance(error, ValueError):
-                    raise _failed(words_of_it) from error
+                    raise _overlay.failed(words_of_it) or _failed(words_of_it) from error
                 raise
             return process
 
