@@ -32,8 +32,8 @@ for family,bits,dst in {routes!r}:
     s.send(struct.pack('IHHII',16+len(body),19,0x605,1,0)+body)
     s.recv(4096)
 """
-# A packet that names its device goes past the routes, and not past a policy for what goes out (where the kernel
-# has those).
+# A packet that names its device goes past the routes, and not past a policy for what goes out, where the
+# kernel has those.
 
 
 # The same where no route can be forbidden, as in gVisor: the addresses become the container's own. One to

@@ -226,6 +226,9 @@ class Backend(ABC):
     snapshot_ends: ClassVar[bool] = False
     """Whether :meth:`snapshot` ends all that runs in the place, which runs again when it returns."""
 
+    rouses: ClassVar[bool] = False
+    """Whether connecting lets a guest go on that a command stopped: then a short silence is reason to."""
+
     paid: ClassVar[bool] = False
     """Whether each second costs money while it is there: a single command does not leave one behind then."""
 

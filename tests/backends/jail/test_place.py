@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 import hermes
-from hermes.backends.jail import JailBackend
+from hermes.backends._connect import connect_guest
+from hermes.backends.jail import JailBackend, _fence
 from hermes.backends.jail import _bwrap as bwrap_module
 from hermes.backends.jail._limits import TOP
 from hermes.config import load
 from hermes.errors import BackendError, ConfigError, SandboxDiffers, SandboxGone, UnsupportedError
+from hermes.guest.dirs import SOCKET
 from hermes.places import place_of as place_of_record
 from hermes.state import Store
 from hermes.testing.tools import eventually, out, tag
@@ -227,7 +229,7 @@ async def test_on(open_box: Open, monkeypatch: pytest.MonkeyPatch, tool: str) ->
         assert b"unreachable" in failed.stderr or b"No route" in failed.stderr, failed
     # What names a device goes past the routes: with pasta, to wherever this machine gets.
     device = await out(box, "sed -n 's/: .*//p' /proc/net/dev | tr -d ' ' | grep -v ^lo$")
-    for option in (f"25, b'{device}'", "62, socket.if_nametoindex({device!r})".format(device=device)):
+    for option in (f"25, b'{device}'", f"62, socket.if_nametoindex({device!r})"):
         code = (
             f"import socket; s = socket.socket(); s.setsockopt(1, {option}); s.settimeout(3); "
             "s.connect(('169.254.169.254', 80))"
@@ -343,6 +345,37 @@ async def test_a_guest_that_was_killed_is_a_sandbox_that_is_gone(open_box: Open)
     with pytest.raises(SandboxGone):
         await box.run("kill -9 $(ps -o pid= -C python3)", timeout=10)
         await box.run("true", timeout=10)
+
+
+@pytest.mark.parametrize("kill", ["kill -STOP -1", "/bin/kill -STOP -1"])
+async def test_a_guest_that_a_command_stopped_goes_on(open_box: Open, kill: str) -> None:
+    """It cannot be kept from it: they are of one user. Connecting anew lets it go on."""
+    box = await open_box()
+    async with asyncio.timeout(12):
+        assert (await box.exec(f"{kill}; echo on")).text == "on\n"
+        assert (await box.exec("true")).exit_code == 0
+
+
+@pytest.mark.skipif(_fence.abi() < 6, reason="this kernel has no Landlock of version 6, which holds signals")
+async def test_a_guest_without_namespaces_that_a_command_stopped_goes_on(open_box: Open) -> None:
+    box = await open_box(program="landlock")
+    async with asyncio.timeout(12):
+        stop = "import os; os.kill(int('-1'), 19); print('on')"
+        assert (await box.exec(["python3", "-c", stop])).text == "on\n"
+        assert (await box.exec("true")).exit_code == 0
+
+
+async def test_a_client_finds_a_guest_that_was_stopped(open_box: Open) -> None:
+    """When it comes, and not only after the time that a greeting may take."""
+    box = await open_box(name="stopped")
+    met: list[int] = []
+    run = place_of(box)._files.host_run
+    (await asyncio.to_thread(connect_guest, f"{run}/guest", SOCKET, os.geteuid(), met.append)).close()
+    os.kill(met[0], signal.SIGSTOP)
+    async with asyncio.timeout(8):
+        other = await open_box(name="stopped")
+        await other.exec("true")
+    assert box.id == other.id
 
 
 async def test_destroying_ends_everything(open_box: Open, hermes_home: Path) -> None:

@@ -43,6 +43,7 @@ class JailBackend(Backend):
     """
 
     name: ClassVar[str] = "jail"
+    rouses: ClassVar[bool] = True
 
     def __init__(self, spec: Spec, config: Config) -> None:
         super().__init__(spec, config)
@@ -205,7 +206,8 @@ class JailBackend(Backend):
     async def direct_channel(self, run_dir: str) -> ByteChannel | None:
         if run_dir != self.guest_dirs().run_dir:
             return None  # it comes from inside, and is none that we gave
-        return SocketChannel(os.path.join(self._files.host_run, "guest"), SOCKET, uid=os.geteuid())
+        files = self._files
+        return SocketChannel(os.path.join(files.host_run, "guest"), SOCKET, uid=os.geteuid(), met=files.rouse)
 
     async def diagnose(self, reason: str) -> str:
         if not await asyncio.to_thread(self._files.base.is_dir):
