@@ -481,6 +481,17 @@ class Backend(ABC):
         """
         return None
 
+    def still(self) -> bool:
+        """Whether nothing of this machine that the place keeps from its commands can have changed.
+
+        Asked on the event loop before and after each command, so it may take microseconds.
+        """
+        return True
+
+    async def mend(self) -> list[str]:
+        """Protect anew what changed, after :meth:`still` said no; return what people have to know of it."""
+        return []
+
     def session_env(self) -> Mapping[str, str] | None:
         """The environment that a new session starts from, or None for that of the guest's own process.
 

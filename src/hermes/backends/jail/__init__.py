@@ -26,6 +26,7 @@ from ._limits import PIDS, enforceable, inside
 from ._network import program
 from ._plan import LANDLOCK, Plan, plan_for
 from ._prune import prune
+from ._watch import Watch
 
 if TYPE_CHECKING:
     from hermes.state import Store
@@ -50,6 +51,7 @@ class JailBackend(Backend):
         self._plan: Plan | None = None
         self._known: Files | None = None
         self._made: dict[str, Any] = {}
+        self._watch: Watch | None = None
         self._limits: frozenset[str] = frozenset({"cpus", "memory", "pids"})  # until somebody has looked
 
     @classmethod
@@ -204,6 +206,9 @@ class JailBackend(Backend):
         return channel.failure if isinstance(channel, JailChannel) else None
 
     async def direct_channel(self, run_dir: str) -> ByteChannel | None:
+        # Of a jail with nothing of this machine to keep there is nothing to look after.
+        if self._watch is None and not self._by_landlock and (self._made["here"] or os.geteuid() == 0):
+            self._watch = Watch(self._files, self._made["here"])
         if run_dir != self.guest_dirs().run_dir:
             return None  # it comes from inside, and is none that we gave
         files = self._files
@@ -239,6 +244,14 @@ class JailBackend(Backend):
             "TMPDIR": layout.tmp,
         }
         return {**found, JAIL: self.spec.id} if self._by_landlock else found
+
+    # --- looking after it
+
+    def still(self) -> bool:
+        return self._watch is None or self._watch.still()
+
+    async def mend(self) -> list[str]:
+        return [] if self._watch is None else await asyncio.to_thread(self._watch.look)
 
     # --- taking it down
 

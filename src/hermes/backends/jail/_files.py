@@ -115,9 +115,9 @@ class Files:
                 raise SandboxGone("there is no jail", reason="its files were removed") from error
             raise BackendError(f"the jail cannot be used: {error}; no command was run") from error
 
-    def note(self, pid: int) -> None:
-        """Remember the first process of a jail, as it is known here. Blocks."""
-        (self.base / "processes" / f"{pid}-{_started(pid)}").touch()
+    def note(self, pid: int, text: str) -> None:
+        """Remember the first process of a jail, as it is known here, and something about it. Blocks."""
+        (self.base / "processes" / f"{pid}-{_started(pid)}").write_text(text, "utf-8")
 
     def mark(self) -> None:
         """Remember that its processes have to be looked for, as there are no namespaces. Blocks."""
