@@ -372,6 +372,11 @@ async def test_a_client_finds_a_guest_that_was_stopped(open_box: Open) -> None:
     run = place_of(box)._files.host_run
     (await asyncio.to_thread(connect_guest, f"{run}/guest", SOCKET, os.geteuid(), met.append)).close()
     os.kill(met[0], signal.SIGSTOP)
+
+    async def stopped() -> bool:
+        return ") T " in await asyncio.to_thread(Path(f"/proc/{met[0]}/stat").read_text)
+
+    await eventually(stopped, 5.0)
     async with asyncio.timeout(8):
         other = await open_box(name="stopped")
         await other.exec("true")
