@@ -452,6 +452,7 @@ class Sandbox:
                         on_sent=ticket.sent if ticket is not None else None,
                         scrub=self._supply.scrub if self._supply is not None else None,
                     )
+                    await self._look_after()
                     return result
                 except HermesError as error:
                     await self._again(error, session, tries)
@@ -493,8 +494,15 @@ class Sandbox:
 
     async def _given(self, raw: bytes, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a command is told of credentials, which are as fresh inside as here then."""
+        await self._look_after()
         await _travelling.bring(self)
         return {} if self._supply is None else await self._supply.for_command(raw, args.get("env"))
+
+    async def _look_after(self) -> None:
+        place = self._the_place()
+        if not place.still():
+            for line in await place.mend():
+                warnings.warn(line, stacklevel=2)
 
     async def _again(self, error: HermesError, session: str | None, tries: int) -> None:
         """Return when a command was not run because another client came first, so that it is judged again."""

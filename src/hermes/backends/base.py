@@ -228,6 +228,9 @@ class Backend(ABC):
     snapshot_ends: ClassVar[bool] = False
     """Whether :meth:`snapshot` ends all that runs in the place, which runs again when it returns."""
 
+    rouses: ClassVar[bool] = False
+    """Whether connecting lets a guest go on that a command stopped: then a short silence is reason to."""
+
     paid: ClassVar[bool] = False
     """Whether each second costs money while it is there: a single command does not leave one behind then."""
 
@@ -489,6 +492,17 @@ class Backend(ABC):
         ``hermes bench`` compares with. None where there is no such client.
         """
         return None
+
+    def still(self) -> bool:
+        """Whether nothing of this machine that the place keeps from its commands can have changed.
+
+        Asked on the event loop before and after each command, so it may take microseconds.
+        """
+        return True
+
+    async def mend(self) -> list[str]:
+        """Protect anew what changed, after :meth:`still` said no; return what people have to know of it."""
+        return []
 
     def session_env(self) -> Mapping[str, str] | None:
         """The environment that a new session starts from, or None for that of the guest's own process.
