@@ -19,7 +19,7 @@ from . import approval as approvals
 from ._tasks import settled
 from .config import Config, Lifetime, given_duration, load, sudo_password
 from .errors import HermesError, JobError, SandboxGone
-from .places import Origin, Wanted, find_or_create, locked
+from .places import Origin, Wanted, end, find_or_create, locked
 from .session import (
     OnOutput,
     Result,
@@ -31,7 +31,7 @@ from .session import (
     command_bytes,
     run_command,
 )
-from .state import SandboxRecord, Store
+from .state import TOUCH_EVERY, SandboxRecord, Store, stale
 
 if TYPE_CHECKING:
     from ._budget import Budget
@@ -124,8 +124,8 @@ class Sandbox:
         self._supply: Supply | None = None
         self._travel: Travel | None = None
         self._idle: asyncio.Task[None] | None = None
-        self._asleep = False  # suspended here since nobody used it; the next use wakes it
-        self._slept: Any = None  # the guest that ran then
+        self._asleep = False  # suspended here; the next command wakes it
+        self._slept: Any = None  # the guest that ran then, where nobody had asked for that
         self._sleeping = asyncio.Lock()
         self._amount = budget
         self._budget: Budget | None = None
@@ -261,14 +261,23 @@ class Sandbox:
 
             seconds = place.idle_after or life.idle_stop
             self._idle = asyncio.create_task(suspend_when_idle(self, seconds))
-        await asyncio.to_thread(self._store.touch, self._record)
+        await self._used()
         self._travel = None
         await _travelling.bring(self)
 
+    async def _used(self) -> None:
+        """Note that it is in use: to the minute, to the second where a round trip takes longer anyway."""
+        record = self._record
+        every = 1.0 if self._place is not None and self._place.distant else TOUCH_EVERY
+        if record is not None and stale(record, every):
+            await asyncio.to_thread(self._store.touch, record, every)
+
     async def _awake(self) -> None:
-        """Wake the place if it was suspended for being idle; attach again when it was given up."""
+        """Wake the place if it was suspended; attach again when it was given up."""
         if self._budget is not None:
             self._budget.check()
+        if self._record is not None and stale(self._record):
+            await self._used()
         if self._asleep or (self._open_channel is not None and self._open_channel.unreachable):
             from ._idle import come_back
 
@@ -309,6 +318,7 @@ class Sandbox:
         place = self._place if self.named and self._open_channel is not None else None
         await self._let_go(None)
         if place is not None:
+            await self._used()
             try:
                 await place.left()
             except HermesError as error:
@@ -341,8 +351,8 @@ class Sandbox:
             self._budget.end()
         await self._let_go(None)
         place, self._place = self._place, None
-        if place is not None:
-            await place.destroy()
+        if place is not None and self._record is not None:
+            await end(place, self._record, self._store)
         if self._record is not None:
             await asyncio.to_thread(self._store.remove, self._record)
             self._record = None
@@ -733,15 +743,17 @@ class Sandbox:
     # --- the place
 
     async def suspend(self) -> None:
-        """Stop the place so that it costs little, keeping its files.
+        """Stop the place so that it costs little, keeping its files. The next command wakes it.
 
         :raises UnsupportedError: this place cannot
         """
         place = self._the_place()
         if self._supply is not None:
             await self._supply.withdraw()
+        slept = self._slept if self._asleep else None
         await place.suspend()
         await self._let_go(None)
+        self._asleep, self._slept = True, slept
 
     async def resume(self) -> None:
         """Start the place again and attach to it.
@@ -789,6 +801,12 @@ class Sandbox:
         return self._place
 
     def _not_open(self) -> SandboxGone:
+        if self._asleep:
+            return SandboxGone(
+                f"the sandbox '{self.name}' is suspended",
+                reason="suspended here",
+                hint="A command wakes it, or resume().",
+            )
         return SandboxGone(
             f"the sandbox '{self.name}' is not open here",
             reason="closed here",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from ._report import clean, say
 
 EVERY = 5.0  # seconds between lines where nobody can watch one change
+SLOW = 2.0  # seconds after which somebody may wonder
 
 _held = 0
 
@@ -27,6 +29,17 @@ def held() -> Iterator[None]:
         yield
     finally:
         _held -= 1
+
+
+@contextlib.asynccontextmanager
+async def working(line: str) -> AsyncIterator[None]:
+    """Say what takes so long: at once on a terminal, elsewhere only when it does."""
+    with status_line(quiet=False) as show:
+        later = asyncio.get_running_loop().call_later(0 if sys.stderr.isatty() else SLOW, show, line)
+        try:
+            yield
+        finally:
+            later.cancel()
 
 
 @contextlib.contextmanager

@@ -129,6 +129,7 @@ def rm(
 @app.command()
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. It never does.")] = False,
     sandbox: options.Place = None,
     json: options.Json = False,
     debug: options.Debug = False,

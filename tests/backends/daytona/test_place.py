@@ -218,7 +218,7 @@ async def test_to_be_made_anew_is_refused_since_its_files_would_go(there: Emulat
         await one.destroy()
 
 
-async def test_removed_by_somebody_and_made_anew(there: Emulated) -> None:
+async def test_removed_by_somebody_it_is_made_anew_only_when_asked_to(there: Emulated) -> None:
     from daytona import AsyncDaytona, DaytonaConfig
 
     settings = there.settings
@@ -232,7 +232,9 @@ async def test_removed_by_somebody_and_made_anew(there: Emulated) -> None:
                 await one.delete(wait=True)
 
     await asyncio.to_thread(lambda: asyncio.run(remove()))
-    async with box(name="mine") as one:
+    with pytest.raises(SandboxGone, match=r"deleted at Daytona.*nothing was started"):
+        await box(name="mine").open()
+    async with box(name="mine", recreate=True) as one:
         assert (await one.run("echo new")).text == "new\n"
         await one.destroy()
 

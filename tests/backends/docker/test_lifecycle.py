@@ -25,7 +25,7 @@ from _containers import (
     text,
     until,
 )
-from hermes.backends.docker._prune import _home_mark
+from hermes.backends._leftovers import home_mark as _home_mark
 from hermes.config import Lifetime, load
 from hermes.errors import BackendError, SandboxDiffers
 from hermes.places import remove

@@ -94,9 +94,11 @@ async def test_a_snapshot_that_expired_is_told_of(cloud: Emulated) -> None:
         await one.run("echo kept > ~/file")
         await one.suspend()
     await ask(cloud.advance, 3700)
-    with pytest.warns(UserWarning, match="files of 'lost' are lost"):
-        again = await box("lost").open()
-    async with again:  # as of any place that is gone, a new one is made
+    for why in (r"snapshot has expired.*files are lost", r"files are lost.*nothing was started"):
+        with pytest.raises(SandboxGone, match=why):
+            await box("lost").open()
+    assert not await ask(running, cloud)
+    async with box("lost", recreate=True) as again:
         assert (await again.run("ls ~/file")).exit_code != 0
         await again.destroy()
 

@@ -18,8 +18,9 @@ from hermes.usage import Size
 
 from .._cloud import _limiter
 from .._cloud._account import check_account
-from .._cloud._labels import home_mark, records, surplus
+from .._cloud._labels import home_mark, surplus
 from .._cloud._meter import note
+from .._leftovers import known
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
 from ._channel import DaytonaChannel
 from ._client import API_URL, Client, account, asked, credentials
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from hermes.state import Store
 
 CALL_SECONDS = 30.0
+LIST_SECONDS = 15.0
 KEEP_AWAKE = 300.0
 CREATIONS = (300, 60.0)  # so many in so many seconds, which is what the smallest account may do
 COMING_UP = frozenset(
@@ -54,6 +56,7 @@ class DaytonaBackend(Backend):
 
     name: ClassVar[str] = "daytona"
     distant: ClassVar[bool] = True
+    paid: ClassVar[bool] = True
     swept: ClassVar[bool] = False  # to ask for a list would make every new sandbox wait
     encoding: Encoding = "text"
 
@@ -94,8 +97,8 @@ class DaytonaBackend(Backend):
             "snapshot": plan.snapshot,
             "limits": plan.resources,
             "network": "off" if plan.blocked else "on",
-            "allow_networks": list(plan.settings.allow_networks),
-            "allow_domains": list(plan.settings.allow_domains),
+            "allow_networks": list(plan.settings.allow_networks or ()),
+            "allow_domains": list(plan.settings.allow_domains or ()),
             "api_url": plan.settings.api_url or API_URL,
             "target": plan.settings.target,
         }
@@ -200,6 +203,9 @@ class DaytonaBackend(Backend):
         if box.labels.get("hermes.id") != self.spec.id or state in GONE:
             return "gone"
         return "running" if state in ("started", "snapshotting") else "stopped"
+
+    async def lost(self) -> str:
+        return "its files are lost: it was deleted at Daytona, by somebody or after lifetime.ttl"
 
     async def _look(self) -> AsyncSandbox:
         """Ask for the sandbox as it is now."""
@@ -401,11 +407,11 @@ class DaytonaBackend(Backend):
                 async def listed() -> list[AsyncSandbox]:
                     return [one async for one in sdk.list(ListSandboxesQuery(labels={"hermes.home": mark}))]
 
-                boxes = await asked("list sandboxes", listed, CALL_SECONDS * 2)
-                known = await records(store)
+                boxes = await asked("list sandboxes", listed, LIST_SECONDS)
+                records = await known(store)
                 for box in boxes:
-                    why = None if _state(box) in GONE else await asyncio.to_thread(surplus, box.labels, known)
-                    if why is None:
+                    why = await asyncio.to_thread(surplus, box.labels, records)
+                    if why is None or _state(box) in GONE:
                         continue
                     with contextlib.suppress(SandboxGone):
                         await asked("remove a sandbox", box.delete, CALL_SECONDS)

@@ -82,8 +82,13 @@ class VercelBackend(Backend):
         wish, spec = self._wish, self.spec
         if spec.network in ("internal", "host"):
             raise self._unsupported(f"network: {spec.network}", "it is on, or off, or on for vercel.domains")
-        if spec.network == "off" and wish.domains:
+        if spec.network == "off" and wish.domains:  # an empty list says the same
             raise ConfigError("vercel.domains are to be reached, and network is off; nothing was started")
+        if "" in (spec.image, wish.image, wish.snapshot):
+            raise ConfigError(
+                "the name of the image or the snapshot is empty; nothing was started",
+                hint="Leave it out for the provider's own: hermes config unset vercel.image",
+            )
         if len(wish.ports) > 4:
             raise ConfigError("vercel.ports: at most four; nothing was started")
         cpus = spec.limits.get("cpus")
@@ -104,6 +109,10 @@ class VercelBackend(Backend):
         return self._settings
 
     @property
+    def _blocked(self) -> bool:
+        return self.spec.network == "off" or self._wish.domains == ()
+
+    @property
     def _image(self) -> str | None:
         return self.spec.image or self._wish.image
 
@@ -119,8 +128,8 @@ class VercelBackend(Backend):
             "region": wish.region,
             "cpus": self._cpus,
             "ports": list(wish.ports),
-            "network": self.spec.network or "on",
-            "domains": list(wish.domains),
+            "network": "off" if self._blocked else self.spec.network or "on",
+            "domains": list(wish.domains or ()),
             "persistent": self.spec.persistent,
         }
 
@@ -171,7 +180,7 @@ class VercelBackend(Backend):
         if spec.keep:
             tags[KEEP] = "1"
         policy = NetworkPolicy.allow_all()
-        if spec.network == "off":
+        if self._blocked:
             policy = NetworkPolicy.deny_all()
         elif wish.domains:
             policy = NetworkPolicy.custom({domain: () for domain in wish.domains})
@@ -244,6 +253,12 @@ class VercelBackend(Backend):
             self._found = True
             return "running"
         return "stopped" if box.persistent or box.current_snapshot_id else "gone"
+
+    async def lost(self) -> str:
+        if await asyncio.to_thread(snapshots.left_by, self.spec.id):
+            return ""
+        kept = "its snapshot is gone, too" if self.spec.persistent else "persistent: true would keep them"
+        return f"its files are lost: its time at Vercel was over, or somebody removed it ({kept})"
 
     async def let_go(self) -> None:
         await self._drop()
