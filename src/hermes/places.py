@@ -16,16 +16,17 @@ import msgspec
 from . import backends
 from ._tasks import settled
 from .config import Config, Lifetime
-from .errors import HermesError, SandboxDiffers, SandboxGone, Unreachable
-from .state import SandboxRecord, Store, owner
+from .errors import BackendError, HermesError, SandboxDiffers, SandboxGone, Unreachable
+from .state import TOUCH_EVERY, SandboxRecord, Store, owner
 
 if TYPE_CHECKING:
     from .backends.base import Backend, Spec
+    from .sandbox import Sandbox
 
-__all__ = ["Wanted", "end", "find_or_create", "forget", "place_of", "remove"]
+__all__ = ["Wanted", "end", "find_or_create", "forget", "place_of", "remove", "used"]
 
 SWEEP_EVERY = 3600.0
-ANSWER_SECONDS = 15.0  # for a service that is to remove something
+ANSWER_SECONDS = 12.0  # for a service that is to remove something
 Origin = Literal["there", "new", "anew"]
 COMMON = ("image", "network", "limits", "persistent", "keep")
 
@@ -251,6 +252,15 @@ async def _create(
                 await settled(place.destroy(keep_files=again))
         if not again and not (isinstance(error, HermesError) and error.context.get("left")):
             await settled(asyncio.to_thread(store.remove, record))
+        if isinstance(error, SandboxGone):  # nobody's sandbox is gone: there never was one
+            raise BackendError(
+                error.message,
+                code="backend_unavailable" if isinstance(error, Unreachable) else None,
+                operation="create",
+                retryable=error.retryable,
+                hint=error.hint,
+                context=error.context,
+            ) from error
         raise
     return place, record
 
@@ -312,10 +322,20 @@ async def end(place: Backend, record: SandboxRecord, store: Store) -> None:
 
     :raises HermesError: something is left
     """
-    if place.distant and record.named and not record.ending:
+    if place.paid and record.named and not record.ending:
         record.ending = True
         await settled(asyncio.to_thread(store.put, record))
     await place.destroy()
+
+
+async def used(box: Sandbox) -> None:
+    """Note that a sandbox is in use: to the minute, to the second where a round trip takes longer anyway."""
+    place, record = box._place, box._record
+    if place is None or record is None:
+        return
+    every = 1.0 if place.distant else TOUCH_EVERY
+    if not 0 <= time.time() - record.last_used < every:
+        await asyncio.to_thread(box._store.touch, record, every)
 
 
 async def forget(record: SandboxRecord, store: Store) -> None:

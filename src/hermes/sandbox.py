@@ -19,7 +19,7 @@ from . import approval as approvals
 from ._tasks import settled
 from .config import Config, Lifetime, given_duration, load, sudo_password
 from .errors import HermesError, JobError, SandboxGone
-from .places import Origin, Wanted, end, find_or_create, locked
+from .places import Origin, Wanted, end, find_or_create, locked, used
 from .session import (
     OnOutput,
     Result,
@@ -31,7 +31,7 @@ from .session import (
     command_bytes,
     run_command,
 )
-from .state import TOUCH_EVERY, SandboxRecord, Store, stale
+from .state import SandboxRecord, Store
 
 if TYPE_CHECKING:
     from ._budget import Budget
@@ -250,10 +250,8 @@ class Sandbox:
         if self._gate is not None and self._gate.password is not None:
             self._gate.password.watch(channel)
             inherited.pop("SUDO_ASKPASS", None)  # it is the guest's now
-        base_env = {**inherited, **self._env}
-        self._base = {"base_cwd": self.cwd}
-        if base_env:
-            self._base["base_env"] = base_env
+        env = {**inherited, **self._env}
+        self._base = {"base_cwd": self.cwd, "base_env": env, **_travelling.locale(self)}
         self._asleep = False
         channel.used = time.monotonic()
         if place.stopped_by_client and life.idle_stop:
@@ -261,23 +259,15 @@ class Sandbox:
 
             seconds = place.idle_after or life.idle_stop
             self._idle = asyncio.create_task(suspend_when_idle(self, seconds))
-        await self._used()
+        await used(self)
         self._travel = None
         await _travelling.bring(self)
-
-    async def _used(self) -> None:
-        """Note that it is in use: to the minute, to the second where a round trip takes longer anyway."""
-        record = self._record
-        every = 1.0 if self._place is not None and self._place.distant else TOUCH_EVERY
-        if record is not None and stale(record, every):
-            await asyncio.to_thread(self._store.touch, record, every)
 
     async def _awake(self) -> None:
         """Wake the place if it was suspended; attach again when it was given up."""
         if self._budget is not None:
             self._budget.check()
-        if self._record is not None and stale(self._record):
-            await self._used()
+        await used(self)
         if self._asleep or (self._open_channel is not None and self._open_channel.unreachable):
             from ._idle import come_back
 
@@ -318,7 +308,7 @@ class Sandbox:
         place = self._place if self.named and self._open_channel is not None else None
         await self._let_go(None)
         if place is not None:
-            await self._used()
+            await used(self)
             try:
                 await place.left()
             except HermesError as error:
@@ -801,17 +791,9 @@ class Sandbox:
         return self._place
 
     def _not_open(self) -> SandboxGone:
-        if self._asleep:
-            return SandboxGone(
-                f"the sandbox '{self.name}' is suspended",
-                reason="suspended here",
-                hint="A command wakes it, or resume().",
-            )
-        return SandboxGone(
-            f"the sandbox '{self.name}' is not open here",
-            reason="closed here",
-            hint="Use it inside 'async with', or call open() first.",
-        )
+        from ._describe import not_open
+
+        return not_open(self)
 
 
 def _text(value: object) -> str | None:

@@ -38,7 +38,6 @@ __all__ = [
     "check_name",
     "owner",
     "owner_state",
-    "stale",
 ]
 
 TOUCH_EVERY = 60.0  # seconds; to the minute is enough, and each change has to reach the disk
@@ -98,11 +97,6 @@ def check_names(backend: str, name: str) -> None:
     """
     check_name(backend, "backend name")
     check_name(name)
-
-
-def stale(record: SandboxRecord, every: float = TOUCH_EVERY) -> bool:
-    """Return whether it was so many seconds ago that the use of a sandbox was noted."""
-    return not 0 <= time.time() - record.last_used < every
 
 
 def owner() -> tuple[int, str]:
@@ -238,7 +232,7 @@ class Store:
     def touch(self, record: SandboxRecord, every: float = TOUCH_EVERY) -> None:
         """Note that a sandbox is in use now, to the minute or so. Nothing when its record is gone."""
         now = time.time()
-        if not stale(record, every):
+        if 0 <= now - record.last_used < every:
             return
         record.last_used = now
         row = (now, record.backend, record.name)

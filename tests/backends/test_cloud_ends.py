@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -176,3 +177,108 @@ async def test_an_idle_time_of_nothing_is_refused(cloud: Cloud) -> None:
 def test_a_wrong_list_is_told_what_it_is_a_list_of() -> None:
     with pytest.raises(ConfigError, match="expected a list of whole numbers above 0 of at most 65535"):
         hermes.config.load({"vercel": {"ports": "web"}})
+
+
+@pytest.fixture
+def nowhere(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The address of a service that is down (refuses), or that takes connections and says nothing."""
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        if request.param == "refuses":
+            server.close()
+        yield f"http://127.0.0.1:{port}"
+
+
+down = pytest.mark.parametrize("nowhere", ["refuses", "silent"], indirect=True)
+ADDRESSES = {"modal": "MODAL_SERVER_URL", "daytona": "DAYTONA_API_URL", "vercel": "HERMES_VERCEL_API_URL"}
+KEYS = {"modal": "modal.server_url", "daytona": "daytona.api_url", "vercel": "vercel.api_url"}
+
+
+@each
+@pytest.mark.parametrize("nowhere", ["refuses"], indirect=True)
+def test_a_service_that_is_down_is_no_sandbox_that_is_gone(cloud: Cloud, nowhere: str) -> None:
+    done = command(cloud, "--sandbox", cloud[0], "exec", "true", **{ADDRESSES[cloud[0]]: nowhere})
+    assert done.returncode == 125, done
+    assert KEYS[cloud[0]] in done.stderr and "status page" in done.stderr and "network" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@each
+@down
+def test_removing_from_a_service_that_is_down_is_bounded_and_not_mute(cloud: Cloud, nowhere: str) -> None:
+    assert command(cloud, "--sandbox", cloud[0], "exec", "--name", "mine", "true").returncode == 0
+    away = {ADDRESSES[cloud[0]]: nowhere}
+    for args, said in (
+        (("rm", "mine"), "'mine' was not removed"),
+        (("prune", "--sandbox", cloud[0]), "neither looked for"),
+    ):
+        began = time.monotonic()
+        done = command(cloud, "sandbox", *args, **away)
+        assert time.monotonic() - began < 20, (args, done)
+        assert done.returncode in (123, 125), done
+        assert said in done.stderr, (args, done)
+    assert command(cloud, "sandbox", "rm", "mine").stdout == "mine: removed\n"
+
+
+@each
+async def test_after_suspend_the_next_command_wakes_it(cloud: Cloud) -> None:
+    async with box(cloud[0], persistent=True) as one:
+        await one.run("echo kept > file")
+        await one.suspend()
+        assert not await ask(alive, cloud)
+        with pytest.raises(SandboxGone, match=r"is suspended.*resume\(\)"):
+            _ = one.files
+        assert (await one.run("cat file")).text == "kept\n"
+        assert len(await ask(alive, cloud)) == 1
+
+
+@each
+async def test_what_a_client_left_that_was_killed_while_it_made_one(cloud: Cloud) -> None:
+    """Its record has no locator: what is there of it is found by its name or labels."""
+    one = await box(cloud[0], "mine").open()
+    record = one._record
+    assert record is not None
+    await one.close()
+    record.locator = {}
+    record.owner_pid = 4_000_000  # as there is none
+    await ask(one._store.put, record)
+    assert len(await ask(alive, cloud)) == 1
+    done = await ask(command, cloud, "sandbox", "prune", "--yes")
+    assert done.stdout.startswith("mine: removed (its hermes ended while it was made)"), done
+    assert not await ask(alive, cloud)
+    assert not await records()
+
+
+@each
+async def test_sessions_have_the_language_and_the_time_zone_of_here(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "C.utf8")
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    monkeypatch.setenv("LC_ALL", "C.utf8")
+    monkeypatch.setenv("LC_TIME", "C.utf8")
+    shown = 'echo "$LANG $TZ ${LC_ALL-none} ${LC_TIME-none}"'
+    async with box(cloud[0]) as one:
+        assert (await one.run(shown)).text == "C.utf8 Pacific/Auckland none none\n"
+        assert (await one.exec(shown)).text == "C.utf8 Pacific/Auckland none none\n"
+    monkeypatch.setenv("LANG", "xx_XX.UTF-8")  # which is not known there
+    monkeypatch.setenv("TZ", "")
+    async with box(cloud[0], env={"TZ": "UTC"}) as one:
+        assert (await one.run('echo "$LANG $TZ"')).text == "C.UTF-8 UTC\n"
+
+
+@each
+async def test_the_idle_time_counts_from_the_last_use(cloud: Cloud) -> None:
+    async with box(cloud[0], "mine") as one:
+        record = one._record
+        assert record is not None
+        record.last_used -= 30
+        await one.run("true")
+        assert time.time() - record.last_used < 20
+        await asyncio.sleep(1.1)
+    (found,) = await records()
+    assert found.last_used - found.created > 1  # it was in use until now
+    async with box(cloud[0], "mine") as one:
+        await one.destroy()

@@ -18,7 +18,7 @@ from ._place import Chosen
 from ._status import working
 
 State = Literal["running", "gone", "stopped", "unreachable"]
-LOOK_SECONDS = 15.0
+LOOK_SECONDS = 12.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ async def _look(record: SandboxRecord, config: Config) -> Seen:
 
 async def remove(record: SandboxRecord) -> None:
     """End and remove a sandbox; see :func:`hermes.places.remove`."""
-    async with working(f"removing '{record.name}' on {record.backend}"):
+    with working(f"removing '{record.name}' on {record.backend}"):
         await places.remove(record, load(), Store())
 
 
@@ -123,7 +123,7 @@ async def prune_all(backend: str | None, *, dry_run: bool) -> tuple[list[tuple[s
     config, now = load(), time.time()
     done: list[tuple[str, str]] = []
     failures: list[HermesError] = []
-    async with working("looking at the sandboxes that there are"):
+    with working("looking at the sandboxes that there are"):
         found, problems = await look(backend)
     failures += [HermesError(problem, code="state_unreadable") for problem in problems]
     for one in found:
@@ -145,7 +145,7 @@ async def prune_all(backend: str | None, *, dry_run: bool) -> tuple[list[tuple[s
         for name in sorted(used | set(backends.TABLE))
         if backend is None or backend.partition(":")[0] == name
     ]
-    async with working("looking for what has no record"):
+    with working("looking for what has no record"):
         results = await asyncio.gather(
             *(_left(name, config, silent=name in silent) for name in names), return_exceptions=True
         )

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 from ._report import clean, say
 
 EVERY = 5.0  # seconds between lines where nobody can watch one change
-SLOW = 2.0  # seconds after which somebody may wonder
+
 
 _held = 0
 
@@ -31,15 +30,12 @@ def held() -> Iterator[None]:
         _held -= 1
 
 
-@contextlib.asynccontextmanager
-async def working(line: str) -> AsyncIterator[None]:
-    """Say what takes so long: at once on a terminal, elsewhere only when it does."""
-    with status_line(quiet=False) as show:
-        later = asyncio.get_running_loop().call_later(0 if sys.stderr.isatty() else SLOW, show, line)
-        try:
-            yield
-        finally:
-            later.cancel()
+@contextlib.contextmanager
+def working(line: str) -> Iterator[None]:
+    """Say at once what may take long, to whoever looks on."""
+    with status_line(quiet=not sys.stderr.isatty()) as show:
+        show(line)
+        yield
 
 
 @contextlib.contextmanager

@@ -277,3 +277,16 @@ async def test_files_given_to_other_users_inside_go_too(hermes_home: Path) -> No
     async with sandbox("podman", user="root") as box:
         await text(box, "mkdir -p a/b && touch a/b/c && chown -R 5:5 a && chmod 700 a/b a")
     assert os.listdir(hermes_home / "sandboxes") == []
+
+
+async def test_a_session_has_the_language_and_the_time_zone_of_here(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "C.utf8")
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    monkeypatch.setenv("LC_ALL", "C.utf8")
+    async with sandbox(place) as box:
+        assert (await box.run('echo "$LANG $TZ ${LC_ALL-none}"')).text == "C.utf8 Pacific/Auckland none\n"
+    monkeypatch.setenv("LANG", "xx_XX.UTF-8")  # of which no image knows anything
+    async with sandbox(place, env={"TZ": "UTC"}) as box:
+        assert (await box.run('echo "${LANG-none} $TZ"')).text in ("none UTC\n", "C.UTF-8 UTC\n")

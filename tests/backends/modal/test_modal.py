@@ -466,3 +466,16 @@ async def test_nothing_but_the_sdks_own_calls_stand_before_the_first_command(fre
         ]
     )
     await again.destroy()
+
+
+async def test_cuts_in_the_middle_of_much_input_are_nobodys_business(
+    cloud: Emulated, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = await asyncio.to_thread(os.urandom, 6 << 20)
+    async with box() as one:
+        await ask(cloud.line, cut=0.4)
+        for _ in range(3):
+            await one.files.write("file", data)
+        await ask(cloud.line, cut=0)
+        assert await one.files.read("file") == data
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

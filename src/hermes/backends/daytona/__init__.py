@@ -18,6 +18,7 @@ from hermes.usage import Size
 
 from .._cloud import _limiter
 from .._cloud._account import check_account
+from .._cloud._channel import CloudChannel
 from .._cloud._labels import home_mark, surplus
 from .._cloud._meter import note
 from .._leftovers import known
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from hermes.state import Store
 
 CALL_SECONDS = 30.0
-LIST_SECONDS = 15.0
+LIST_SECONDS = 12.0
 KEEP_AWAKE = 300.0
 CREATIONS = (300, 60.0)  # so many in so many seconds, which is what the smallest account may do
 COMING_UP = frozenset(
@@ -161,10 +162,21 @@ class DaytonaBackend(Backend):
         async with self._client.use() as sdk:
             try:
                 box = await asked("make a sandbox", lambda: sdk.create(wanted, timeout=seconds), seconds + 5)
-            except Unreachable:
+            except Unreachable as error:
                 # Whether it was made is not known, and it is not made twice: if it is there, it is this one.
-                box = await self._named(sdk)
+                try:
+                    box = await self._named(sdk)
+                except SandboxGone:
+                    raise error from error.__cause__
                 await self._up(box, seconds)
+            except SandboxGone as error:
+                what = f"snapshot {plan.snapshot}" if plan.snapshot else f"image {plan.image}"
+                raise BackendError(
+                    f"Daytona has no {what} (any more), or its target has not; nothing was started",
+                    code="snapshot_gone" if plan.snapshot else None,
+                    operation="create",
+                    hint="daytona.snapshot, daytona.image and daytona.target say what a sandbox begins with.",
+                ) from error.__cause__
             self._known, self._id = (sdk, box), box.id
             return box
 
@@ -233,7 +245,7 @@ class DaytonaBackend(Backend):
         )
 
     def failure(self, channel: ByteChannel) -> HermesError | None:
-        return channel.failure if isinstance(channel, DaytonaChannel) else None
+        return channel.failure if isinstance(channel, CloudChannel) else None
 
     async def _keep_awake(self, box: AsyncSandbox) -> None:
         """Say that the sandbox is used: the provider counts calls, not what runs in it."""

@@ -21,6 +21,7 @@ from hermes.usage import Size
 
 from .._cloud import _limiter
 from .._cloud._account import check_account, mark
+from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from . import _snapshots as snapshots
@@ -99,7 +100,7 @@ class ModalBackend(Backend):
             raise BackendError(
                 f"Modal does not answer at {connection.url}; nothing was started",
                 code="backend_unavailable",
-                hint="Is there a network, and is modal.server_url right?",
+                hint=modal.AWAY,
             ) from error
 
     @property
@@ -388,6 +389,9 @@ class ModalBackend(Backend):
             return process
 
         return ModalChannel(modal, start)
+
+    def failure(self, channel: ByteChannel) -> HermesError | None:
+        return channel.failure if isinstance(channel, CloudChannel) else None
 
     async def _stay(self, modal: ModuleType, box: Any) -> None:
         """Have Modal not take the sandbox for idle while the guest is there."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BORN", "prune", "tags"]
 
-LIST_SECONDS = 15.0
+LIST_SECONDS = 12.0
 BORN = "hermes-born"
 
 

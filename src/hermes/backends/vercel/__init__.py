@@ -20,10 +20,11 @@ from vercel.sandbox import (
 )
 
 from hermes.config import Config, Vercel, section
-from hermes.errors import ConfigError, HermesError, SandboxGone, Unreachable
+from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
 from hermes.usage import Size
 
 from .._cloud._account import check_account, mark
+from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
 from ..ssh import owner
@@ -205,8 +206,16 @@ class VercelBackend(Backend):
             )
         except BaseException as error:
             await client.aclose()
+            no_snapshot = code_of(error)[1] == "snapshot_not_found" or (source and code_of(error)[0] == 404)
             if code_of(error)[0] not in (400, 401, 402, 403, 409):  # else it is not there, or not ours
                 await asyncio.shield(self._unmade(error))
+            if no_snapshot and not earlier:
+                raise BackendError(
+                    f"Vercel has no snapshot {source} in this project (any more); nothing was started",
+                    code="snapshot_gone",
+                    operation="create",
+                    hint="vercel.snapshot says what a new sandbox begins with; 'snapshot()' makes one.",
+                ) from error.__cause__
             raise
         self._spare = (client, box)
         if earlier is not None:
@@ -273,6 +282,9 @@ class VercelBackend(Backend):
         return VercelChannel(
             argv, self._attached, deadline=wish.deadline, lifetime=wish.lifetime, on_limit=self._limited
         )
+
+    def failure(self, channel: ByteChannel) -> HermesError | None:
+        return channel.failure if isinstance(channel, CloudChannel) else None
 
     async def _attached(self) -> tuple[SandboxClient, SandboxRuntimeSession]:
         """Return the session that runs, and its client. Wakes nothing, as a sandbox's own methods would."""

@@ -19,7 +19,7 @@ __all__ = ["KEEP", "OWNER", "PREFIX", "end", "prune"]
 PREFIX = "hermes-"
 OWNER = "hermes-owner"
 KEEP = "hermes-keep"
-LIST_SECONDS = 15.0
+LIST_SECONDS = 12.0
 GRACE = 60.0  # seconds in which a sandbox may be there before its record is seen here
 
 
