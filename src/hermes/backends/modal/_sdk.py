@@ -85,7 +85,7 @@ def _made(protocol: H2Protocol, transport: Any) -> None:
     _connection_made(protocol, cast(asyncio.BaseTransport, _Transport(transport)))
 
 
-H2Protocol.connection_made = _made  # type: ignore[method-assign]
+H2Protocol.connection_made = _made  # type: ignore[method-assign,assignment]
 
 
 class Connection:
