@@ -149,7 +149,8 @@ def prune(
     if json:
         print_json([{"name": name, "why": why, "removed": not dry_run} for name, why in done])
     elif not done:
-        print("Nothing to remove." if not dry_run else "Nothing that has a record.")
+        if not failures:
+            print("Nothing to remove." if not dry_run else "Nothing that has a record.")
     else:
         verb = "would be removed" if dry_run else "removed"
         for name, why in done:
