@@ -290,3 +290,18 @@ async def test_a_session_has_the_language_and_the_time_zone_of_here(
     monkeypatch.setenv("LANG", "xx_XX.UTF-8")  # of which no image knows anything
     async with sandbox(place, env={"TZ": "UTC"}) as box:
         assert (await box.run('echo "${LANG-none} $TZ"')).text in ("none UTC\n", "C.UTF-8 UTC\n")
+
+
+async def test_one_whose_container_was_removed_is_made_anew_and_says_so(place: str) -> None:
+    told: list[str] = []
+    async with sandbox(place, name="removed") as box:
+        await box.run("echo kept >/workspace/a")
+        assert box._record is not None
+        made = str(box._record.locator["container"])
+    await asyncio.to_thread(asked, place, "rm", "--force", made)
+    again = await sandbox(place, name="removed", on_progress=told.append).open()
+    try:
+        assert (await again.run("cat /workspace/a")).text == "kept\n"
+        assert "'removed' was gone, and is made anew; its files are kept" in told
+    finally:
+        await again.destroy()
