@@ -529,6 +529,13 @@ class Backend(ABC):
         """Close what was kept open of the last look at a place that is not going to be used."""
         return None
 
+    async def lost(self) -> str:
+        """Say what is lost with a place that :meth:`find` has just called gone, as in "its files are lost".
+
+        Empty where a ``create`` with the same id has the files again, or there never were any.
+        """
+        return ""
+
     async def left(self) -> None:
         """Do what is needed so that nothing is lost of a place with a name when its client has left it.
 

@@ -150,7 +150,8 @@ NetworkOption = Annotated[
 Recreate = Annotated[
     bool,
     typer.Option(
-        "--recreate", help="Make the sandbox anew if it was made with other settings; its files stay."
+        "--recreate",
+        help="Make the sandbox anew if it was made with other settings (its files stay), or is gone.",
     ),
 ]
 Settings = Annotated[

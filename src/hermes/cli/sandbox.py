@@ -225,6 +225,7 @@ def _each(
 @app.command()
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. It never does.")] = False,
     sandbox: options.Place = None,
     json: options.Json = False,
     debug: options.Debug = False,
@@ -244,7 +245,8 @@ def prune(
     if json:
         print_json([{"name": name, "why": why, "removed": not dry_run} for name, why in done])
     elif not done:
-        print("Nothing to remove." if not dry_run else "Nothing that has a record.")
+        if not failures:
+            print("Nothing to remove." if not dry_run else "Nothing that has a record.")
     else:
         verb = "would be removed" if dry_run else "removed"
         for name, why in done:

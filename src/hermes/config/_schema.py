@@ -300,10 +300,11 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     ``gpu``, ``region``
         As Modal names them: ``A100``, ``H100:2``; ``us-east``.
     ``allow_domains``, ``allow_cidrs``
-        What may be connected to; everything when both are empty. Domains are told by what a client of TLS
-        says, so this keeps back less than ``network: off``.
+        What may be connected to; everything when neither is given, nothing when what is given is empty.
+        Domains are told by what a client of TLS says, so this keeps back less than ``network: off``.
     ``idle``
-        Seconds without use after which a sandbox is snapshotted and ended. The next command wakes it.
+        Seconds without use after which a sandbox is snapshotted and ended, one at the least. The next command
+        wakes it.
     ``lifetime``
         Seconds after which Modal ends a sandbox whatever it does; at most 24 hours.
     ``snapshot_timeout``
@@ -317,8 +318,8 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     image: str | None = None
     gpu: str | None = None
     region: str | None = None
-    allow_domains: tuple[str, ...] = ()
-    allow_cidrs: tuple[str, ...] = ()
+    allow_domains: tuple[str, ...] | None = None
+    allow_cidrs: tuple[str, ...] | None = None
     idle: Duration = 300.0
     lifetime: Duration = 24 * 3600.0
     snapshot_timeout: Duration = 600.0
@@ -343,7 +344,7 @@ class Vercel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``ports``
         Up to four ports that the provider gives addresses on the internet.
     ``domains``
-        The only ones that can be reached from inside; none of them is everything.
+        The only ones that can be reached from inside; an empty list is nothing, None is everything.
     ``lifetime``
         How long a sandbox runs when no client extends that.
     ``snapshot_keep``
@@ -360,7 +361,7 @@ class Vercel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     snapshot: str | None = None
     region: str | None = None
     ports: tuple[Annotated[int, msgspec.Meta(gt=0, le=65535)], ...] = ()
-    domains: tuple[str, ...] = ()
+    domains: tuple[str, ...] | None = None
     lifetime: Duration = 1800.0
     snapshot_keep: Duration = 30 * 24 * 3600.0
     deadline: Duration = 60.0
@@ -378,7 +379,8 @@ class Daytona(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         How long a sandbox sleeps before its disk is moved to cheaper storage, from where waking takes long;
         None for the provider's own 7 days.
     ``allow_networks``, ``allow_domains``
-        The only addresses (``10.0.0.0/8``) and names that it may reach; anything when both are empty.
+        The only addresses (``10.0.0.0/8``) and names that it may reach; anything when neither is given,
+        nothing when what is given is empty.
     ``create_timeout``, ``wake_timeout``, ``snapshot_timeout``
         Seconds that making a sandbox, waking it, and keeping its files may take.
     """
@@ -389,8 +391,8 @@ class Daytona(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     image: str | None = None
     snapshot: str | None = None
     archive_after: Duration | None = None
-    allow_networks: tuple[str, ...] = ()
-    allow_domains: tuple[str, ...] = ()
+    allow_networks: tuple[str, ...] | None = None
+    allow_domains: tuple[str, ...] | None = None
     create_timeout: Duration = 300.0
     wake_timeout: Duration = 2400.0
     snapshot_timeout: Duration = 1800.0

@@ -253,7 +253,7 @@ class JailBackend(Backend):
             "LOGNAME": user,
             "SHELL": "/bin/bash",
             "PATH": search_path(self._made["python"]),
-            "LANG": "C.UTF-8",
+            "LANG": LANG if (LANG := os.environ.get("LANG", "C")) not in ("", "C", "POSIX") else "C.UTF-8",
             "TMPDIR": layout.tmp,
         }
         return {**found, JAIL: self.spec.id} if self._by_landlock else found
