@@ -45,8 +45,7 @@ def shared() -> Iterator[Emulated]:
 @pytest.fixture
 def cloud(shared: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulated]:
     """An emulator with nothing in it and nothing switched on, which is configured."""
-    for name, value in shared.settings.items():
-        monkeypatch.setenv(name, value)
+    shared.use(monkeypatch)
     yield shared
     shared.ask("/faults", method="DELETE")
     shared.line(delay=0, cut=0)

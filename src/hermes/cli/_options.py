@@ -147,6 +147,12 @@ NetworkOption = Annotated[
     str | None,
     typer.Option("--network", metavar="on|off|internal|host", help="What of the network can be reached."),
 ]
+Gpu = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu", metavar="GPU", help="A GPU: all, or as the place names it, such as A100 or H100:2."
+    ),
+]
 Recreate = Annotated[
     bool,
     typer.Option(

@@ -16,8 +16,8 @@ from hermes.places import place_of
 from hermes.state import SandboxRecord, Store, owner_state
 
 from ._place import Chosen
-from ._text import plural
 from ._status import working
+from ._text import plural
 
 State = Literal["running", "gone", "stopped", "unreachable"]
 LOOK_SECONDS = 12.0

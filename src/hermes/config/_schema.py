@@ -299,6 +299,9 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         The image of a registry that sandboxes begin with.
     ``gpu``, ``region``
         As Modal names them: ``A100``, ``H100:2``; ``us-east``.
+    ``reuse``
+        Which commands on the command line share a sandbox where none is named: those of a directory
+        (``name``), those of a session there (``session``), or none (``command``).
     ``allow_domains``, ``allow_cidrs``
         What may be connected to; everything when neither is given, nothing when what is given is empty.
         Domains are told by what a client of TLS says, so this keeps back less than ``network: off``.
@@ -318,6 +321,7 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     image: str | None = None
     gpu: str | None = None
     region: str | None = None
+    reuse: Literal["name", "session", "command"] = "name"
     allow_domains: tuple[str, ...] | None = None
     allow_cidrs: tuple[str, ...] | None = None
     idle: Duration = 300.0

@@ -141,6 +141,11 @@ class ModalBackend(Backend):
 
     def check_spec(self) -> None:
         settings = self._settings
+        if "reuse" in self.spec.options:
+            raise ConfigError(
+                "modal.reuse is for the command line, and no option of a sandbox; nothing was started",
+                hint="A Sandbox() without a name shares with nobody; with one it does with all that use it.",
+            )
         if self.spec.network in ("internal", "host"):
             raise self._unsupported(f"network: {self.spec.network}", "there are 'on' and 'off'")
         if self.spec.network == "off" and (settings.allow_domains or settings.allow_cidrs):
