@@ -93,9 +93,11 @@ async def test_a_snapshot_that_expired_is_told_of(cloud: Emulated) -> None:
         await one.run("echo kept > ~/file")
         await one.suspend()
     await ask(cloud.advance, 3700)
-    with pytest.warns(UserWarning, match="files of 'lost' are lost"):
-        again = await box("lost").open()
-    async with again:  # as of any place that is gone, a new one is made
+    for why in (r"snapshot has expired.*files are lost", r"files are lost.*nothing was started"):
+        with pytest.raises(SandboxGone, match=why):
+            await box("lost").open()
+    assert not await ask(running, cloud)
+    async with box("lost", recreate=True) as again:
         assert (await again.run("ls ~/file")).exit_code != 0
         await again.destroy()
 
@@ -482,3 +484,16 @@ async def test_nothing_but_the_sdks_own_calls_stand_before_the_first_command(fre
         ]
     )
     await again.destroy()
+
+
+async def test_cuts_in_the_middle_of_much_input_are_nobodys_business(
+    cloud: Emulated, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = await asyncio.to_thread(os.urandom, 6 << 20)
+    async with box() as one:
+        await ask(cloud.line, cut=0.4)
+        for _ in range(3):
+            await one.files.write("file", data)
+        await ask(cloud.line, cut=0)
+        assert await one.files.read("file") == data
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

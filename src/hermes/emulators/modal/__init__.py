@@ -145,6 +145,8 @@ class _Service:
             call = self._emulator.called(name)
             try:
                 request = stream if fed else await stream.recv_message()
+                if not fed and "StdinWrite" not in name:
+                    self._emulator.heard(name, request.SerializeToString(), repr(stream.metadata).encode())
                 self._ours.check(name, stream.metadata)
                 if streams:
                     async with contextlib.aclosing(method(request)) as answers:
