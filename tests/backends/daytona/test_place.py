@@ -313,6 +313,32 @@ async def test_nothing_but_the_sdks_own_calls_stand_before_the_first_command(the
     await gone(there)
 
 
+async def test_the_providers_own_ways_in(there: Emulated) -> None:
+    def hermes_says(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "hermes", "sandbox", *args],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    async with box(name="reached") as one:
+        link = await asyncio.to_thread(hermes_says, "forward", "--link", "reached", "3000", "8080")
+        assert link.stdout == "http://127.0.0.1:3000\nhttp://127.0.0.1:8080\n", link.stderr
+        ssh = await asyncio.to_thread(hermes_says, "enter", "--ssh", "reached")
+        assert ssh.stdout == "ssh emulated@127.0.0.1\n"
+        await one.suspend()
+        asleep = await asyncio.to_thread(hermes_says, "enter", "--ssh", "reached")
+        assert (asleep.returncode, asleep.stdout) == (123, "")
+        assert "'reached' does not run" in asleep.stderr
+        assert states(there) == ["stopped"]  # it was not woken
+        await one.destroy()
+    async with hermes.Sandbox("local", name="here", approval="off"):
+        refused = await asyncio.to_thread(hermes_says, "enter", "--ssh", "here")
+    assert "the local backend cannot do access by ssh" in refused.stderr
+
+
 # --- what a client that is killed leaves
 
 CLIENT = """
