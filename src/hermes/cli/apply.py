@@ -37,7 +37,8 @@ def apply(
 ) -> int:
     """Bring changes of a jail's overlay to the project.
 
-    That is what a jail with jail.overlay changed: new, changed and deleted files. Files that changed here too are left alone. Asks before anything is written. The jail is stopped for it.
+    That is what a jail with jail.overlay changed: new, changed and deleted files. Files that
+    changed here too are left alone. Asks before anything is written. The jail is stopped for it.
     The exit code is 125 when something was in conflict or could not be written.
 
     Example: hermes apply src
