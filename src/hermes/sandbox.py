@@ -738,10 +738,9 @@ class Sandbox:
         :raises UnsupportedError: this place cannot
         """
         place = self._the_place()
-        if self._supply is not None:
-            await self._supply.withdraw()
-        await place.suspend()
-        await self._let_go(None)
+        async with self._supply.withdrawn() if self._supply is not None else contextlib.nullcontext():
+            await place.suspend()
+            await self._let_go(None)
 
     async def resume(self) -> None:
         """Start the place again and attach to it.
