@@ -307,6 +307,9 @@ class Sandbox:
         if self._budget is not None:
             self._budget.end()
         place = self._place if self.named and self._open_channel is not None else None
+        if place is not None and place.spec.persistent and self._supply is not None:
+            with contextlib.suppress(HermesError, TimeoutError):
+                await self._supply.leave()
         await self._let_go(None)
         if place is not None:
             try:

@@ -143,6 +143,14 @@ class Supply:
         await self.again()
         return True
 
+    async def leave(self) -> None:
+        """Take away what lies on a disk of a place that keeps its files when it is left, by itself or by us.
+
+        In memory it stays, for what still runs there.
+        """
+        if self._shown is None and (self._sent or self._state):
+            await self._channel.call(_OPERATION, {"remove": "disk"}, timeout=10.0)
+
     @contextlib.asynccontextmanager
     async def withdrawn(self) -> AsyncGenerator[None, None]:
         """Take everything away while the place is suspended or its files are kept.
