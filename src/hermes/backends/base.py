@@ -228,6 +228,9 @@ class Backend(ABC):
     snapshot_ends: ClassVar[bool] = False
     """Whether :meth:`snapshot` ends all that runs in the place, which runs again when it returns."""
 
+    rouses: ClassVar[bool] = False
+    """Whether connecting lets a guest go on that a command stopped: then a short silence is reason to."""
+
     paid: ClassVar[bool] = False
     """Whether each second costs money while it is there: a single command does not leave one behind then."""
 
@@ -490,6 +493,17 @@ class Backend(ABC):
         """
         return None
 
+    def still(self) -> bool:
+        """Whether nothing of this machine that the place keeps from its commands can have changed.
+
+        Asked on the event loop before and after each command, so it may take microseconds.
+        """
+        return True
+
+    async def mend(self) -> list[str]:
+        """Protect anew what changed, after :meth:`still` said no; return what people have to know of it."""
+        return []
+
     def session_env(self) -> Mapping[str, str] | None:
         """The environment that a new session starts from, or None for that of the guest's own process.
 
@@ -514,6 +528,13 @@ class Backend(ABC):
     async def let_go(self) -> None:
         """Close what was kept open of the last look at a place that is not going to be used."""
         return None
+
+    async def lost(self) -> str:
+        """Say what is lost with a place that :meth:`find` has just called gone, as in "its files are lost".
+
+        Empty where a ``create`` with the same id has the files again, or there never were any.
+        """
+        return ""
 
     async def left(self) -> None:
         """Do what is needed so that nothing is lost of a place with a name when its client has left it.

@@ -147,10 +147,17 @@ NetworkOption = Annotated[
     str | None,
     typer.Option("--network", metavar="on|off|internal|host", help="What of the network can be reached."),
 ]
+Gpu = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu", metavar="GPU", help="A GPU: all, or as the place names it, such as A100 or H100:2."
+    ),
+]
 Recreate = Annotated[
     bool,
     typer.Option(
-        "--recreate", help="Make the sandbox anew if it was made with other settings; its files stay."
+        "--recreate",
+        help="Make the sandbox anew if it was made with other settings (its files stay), or is gone.",
     ),
 ]
 Settings = Annotated[

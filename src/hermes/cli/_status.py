@@ -14,6 +14,7 @@ from ._report import clean, say
 
 EVERY = 5.0  # seconds between lines where nobody can watch one change
 
+
 _held = 0
 
 
@@ -35,6 +36,14 @@ def held() -> Iterator[None]:
         yield
     finally:
         _held -= 1
+
+
+@contextlib.contextmanager
+def working(line: str) -> Iterator[None]:
+    """Say at once what may take long, to whoever looks on."""
+    with status_line(quiet=not sys.stderr.isatty()) as show:
+        show(line)
+        yield
 
 
 @contextlib.contextmanager

@@ -48,8 +48,8 @@ def setup(
     """Choose a place, get it ready, and prove that it works.
 
     On a terminal it asks. Otherwise it is told by --sandbox, else by the configuration; with 'auto' it takes
-    the best place that there is, which is then kept. What was chosen is written to config.yaml at the end,
-    when everything worked.
+    the best place that there is, and auto stands for that from then on. At the end, when everything worked,
+    the place that was named and the settings that were given are written to config.yaml.
 
     Example: hermes setup --sandbox ssh --host build.example --user me
     """
@@ -79,11 +79,7 @@ def _told(given: Plan, image: str | None, *, renew: bool, json: bool, quiet: boo
     ready, proof, pins = run(_ready(plan, renew=renew, quiet=quiet))
     if why:
         Store().pin(name, why)
-    if given.place:
-        plan.settings |= pins
-        _write(plan)
-    elif pins:
-        _write(Plan("", pins))
+    _write(Plan(given.place, plan.settings | pins))
     if json:
         import msgspec
 
@@ -93,9 +89,9 @@ def _told(given: Plan, image: str | None, *, renew: bool, json: bool, quiet: boo
     print(f"{name}: {_where(proof)}")
     if why:
         say(f"auto stands for {name} from now on: {why}.")
-    elif given.place and not quiet:
-        say(f"sandbox is now {name}.")
-        _overridden(name)
+    if given.place and not quiet:
+        say(f"sandbox is now {given.place}.")
+        _overridden(given.place)
         if name == "local":
             say(LOCAL_MEANS)
     return 0
@@ -176,7 +172,7 @@ def _write(plan: Plan) -> str:
             _secrets.write(name, value)
     changes: list[tuple[list[str], Any]] = [(["sandbox"], plan.place)] if plan.place else []
     changes += [(_keys.split(key)[0], value) for key, value in plan.settings.items()]
-    return str(_file.change(changes))
+    return str(_file.change(changes)) if changes else ""
 
 
 def _where(proof: survey.Proof) -> str:
