@@ -192,7 +192,7 @@ class Sandbox:
                 "the current directory no longer exists; nothing was started", hint="Change to another one."
             ) from None
         self._store = Store()
-        self.backend, _, host = backends.canonical(self.backend or config.sandbox or "auto").partition(":")
+        self.backend, host = backends.split(self.backend or config.sandbox or "auto")
         if host:
             self._options = {"host": host, **self._options}
         if self.backend == "auto":

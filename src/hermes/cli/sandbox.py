@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hermes.files import TransferStats
     from hermes.state import SandboxRecord
 
-app = options.new_group("List, enter, suspend, remove and reach the sandboxes that there are.")
+app = options.new_group("List, enter, suspend, remove and reach sandboxes.")
 
 NameArgument = Annotated[
     str,
