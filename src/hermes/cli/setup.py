@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from hermes.state import Store
 
 from . import _options as options
 from ._place import LOCAL_MEANS
+from ._progress import watch
 from ._report import report, say
 from ._run import run
 from ._status import status_line
@@ -97,10 +99,12 @@ def _told(given: Plan, image: str | None, *, renew: bool, json: bool, quiet: boo
 
 def _asked(given: Plan, image: str | None, *, renew: bool, debug: bool) -> int:
     config = load(given.settings)
-    with status_line(quiet=False) as show:
-        show("looking at what is here")
-        found = run(survey.look_at_all(config, patience=5.0))
+    found: list[survey.Found] = []
     while True:
+        if not given.place and not found:
+            with status_line(quiet=False) as show:
+                show("looking at what is here")
+                found = run(survey.look_at_all(config, patience=5.0))
         plan = ask(config, found, given, image)
         plan.settings = _with_image(plan.settings, plan.place, image)
         try:
@@ -140,12 +144,17 @@ def _with_image(settings: dict[str, Any], place: str, image: str | None) -> dict
 async def _ready(plan: Plan, *, renew: bool, quiet: bool) -> tuple[str, survey.Proof]:
     """Get a place ready and run a command there; nothing is written."""
     os.environ.update({name: value for name, value in plan.secrets.items() if value})
-    config = load(plan.settings)
+    config = await asyncio.to_thread(load, plan.settings)
     place = survey.place(plan.place, config)
     await place.check(config)
-    with status_line(quiet=quiet) as show:
-        place.progress = show
+    with watch(quiet=quiet) as (shown, watched):
+        place.progress = shown.line
+        place.measure = shown.measure if watched else None
         ready = await place.prepare(renew=renew)
+    if pins := await place.pin():
+        plan.settings |= pins
+        config = await asyncio.to_thread(load, plan.settings)
+    with status_line(quiet=quiet) as show:
         if sys.stderr.isatty():
             show(f"{plan.place}: running a command there")
         proof = await survey.prove(plan.place, config, progress=show)

@@ -20,6 +20,7 @@ from hermes.guest.dirs import default_dir, private_dir
 from .._command import run_client
 from .._seccomp import program
 from ._files import CREDENTIALS, HOME, RUN, WORKSPACE, Files
+from ._overlay import merged
 from ._plan import Kept, Plan
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "arguments",
     "bwrap_for",
     "guest_python",
+    "identity",
     "only_roots",
     "search_path",
     "seccomp",
@@ -188,6 +190,10 @@ def arguments(
         result += ["--ro-bind", str(files.skills), f"{HOME}/.hermes/skills"]
     if plan.here is None:
         result += ["--bind", str(files.base / "workspace"), WORKSPACE]
+    elif plan.overlay:
+        # Root of the namespace that the overlay is mounted in is this user, who is one again inside.
+        result += ["--uid", str(os.geteuid()), "--gid", str(os.getegid())]
+        result += ["--bind", merged(files.base), WORKSPACE]
     else:
         result += ["--bind", plan.here, WORKSPACE]
         for kind, paths in (("--bind", kept.around), ("--ro-bind", kept.kept)):
@@ -204,11 +210,11 @@ def _checked(here: str, paths: list[str]) -> list[str]:
     between the look and the mount.
     """
     inside = "\n".join([WORKSPACE, *(f"{WORKSPACE}/{path}" for path in paths)])
-    wanted = "\n".join(_identity(f"{here}/{path}".rstrip("/")) for path in ("", *paths))
+    wanted = "\n".join(identity(f"{here}/{path}".rstrip("/")) for path in ("", *paths))
     return ["/bin/sh", "-c", _SAME, "sh", inside, wanted]
 
 
-def _identity(path: str) -> str:
+def identity(path: str) -> str:
     """Return device and inode of what is at a path without links.
 
     :raises ConfigError: it is not there any more, or there is a link in it now

@@ -14,7 +14,8 @@ from hermes._tasks import settled
 from hermes.errors import BackendError, HermesError
 
 from .._process import ProcessChannel
-from ._bwrap import CHANGED, arguments, only_roots, seccomp
+from . import _overlay
+from ._bwrap import CHANGED, arguments, identity, only_roots, seccomp
 from ._files import Files, held
 from ._git import followed
 from ._held import Held
@@ -87,27 +88,32 @@ class JailChannel(ProcessChannel):
             words += ["--info-fd", str(said_in.fileno()), "--seccomp", str(filters), "--sync-fd", str(alive)]
             network = self._way_out = self._network_of_its_own(ended)
             given = held(b"".join(os.fsencode(word) + b"\0" for word in words), stack)
-            self._argv = [*self._files.groups.enter(), bwrap, "--args", str(given), "--", *check, *inner]
+            plan, base = self._plan, self._files.base
+            overlay = (
+                _overlay.enter(base, plan.here, identity(plan.here)) if plan.overlay and plan.here else []
+            )
+            enter = [*self._files.groups.enter(), *overlay]
+            self._argv = [*enter, bwrap, "--args", str(given), "--", *check, *inner]
             self._popen["pass_fds"] = (said_in.fileno(), filters, given, alive)
             process = super()._spawn()
             said_in.close()
             pid = 0
             try:
                 pid = int(json.loads(said.read())["child-pid"])
-                begin(self._files, pid, self._plan.here, kept.kept, hidden)
+                begin(self._files, pid, None if plan.overlay else plan.here, kept.kept, hidden)
                 if network is not None:
                     network.start(pid)
             except BaseException as error:
                 words_of_it = _discard(process, pid)
                 if isinstance(error, ValueError):
-                    raise _failed(words_of_it) from error
+                    raise _overlay.failed(words_of_it) or _failed(words_of_it) from error
                 raise
             return process
 
     def _keep(self, ended: int, stack: contextlib.ExitStack) -> Kept:
         """Return what stays read-only of the workspace, with what is put there lest it appear."""
         here = self._plan.here
-        if here is None:
+        if here is None or self._plan.overlay:
             return Kept([], [])
         git = followed(here)
         held = Held(here, git.files, git.folders)

@@ -34,6 +34,11 @@ class Plan:
     limits: Mapping[str, float]
 
     @property
+    def overlay(self) -> bool:
+        """Whether what is written to ``here`` is kept beside it."""
+        return self.options.overlay and self.here is not None
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is no sandbox."""
         return ("it uses the network of this machine",) if self.network == "host" else ()
@@ -47,6 +52,7 @@ class Plan:
             "skills": self.skills,
             "jail.program": self.options.program,
             "jail.protect": list(self.options.protect),
+            **({"jail.overlay": True} if self.overlay else {}),
         }
 
 
