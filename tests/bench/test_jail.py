@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ from hermes.state import Store
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 
 RUNS = 20
-PLACES: dict[str, dict[str, str]] = {"local": {}, "jail": {"network": "off"}, "jail_on": {}}
+PLACES: dict[str, dict[str, Any]] = {"local": {}, "jail": {"network": "off"}, "jail_on": {}}
 
 
 async def started(label: str) -> tuple[float, float, list[float]]:
