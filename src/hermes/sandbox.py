@@ -16,6 +16,7 @@ import msgspec
 
 from . import _travelling, auto, backends
 from . import approval as approvals
+from ._gate import gate_of
 from ._tasks import settled
 from .config import Config, Lifetime, given_duration, load, sudo_password
 from .errors import ConfigError, HermesError, JobError, SandboxGone
@@ -250,7 +251,7 @@ class Sandbox:
         self._supply = await supply.begun(self._declared, self._config.credentials, place, channel)
         self.cwd = self.cwd or str(channel.guest.get("cwd", ""))
         home = _text(channel.guest.get("home"))
-        self._gate = await asyncio.to_thread(self._new_gate, place, home)
+        self._gate = await asyncio.to_thread(gate_of, self, place, home)
         inherited = dict(place.session_env() or {})
         if self._gate is not None and self._gate.password is not None:
             self._gate.password.watch(channel)
@@ -277,34 +278,6 @@ class Sandbox:
             from ._idle import come_back
 
             await come_back(self)
-
-    def _new_gate(self, place: Backend, home: str | None = None) -> Gate | None:
-        settings = self._config.approvals
-        judged = place.capabilities.judged or settings.in_sandbox == "ask"
-        if not (judged or settings.denies):
-            return None
-        from .approval.opening import Facts, gate_for
-
-        facts = Facts(
-            backend=self.backend,
-            sandbox=self.name,
-            host=self._options.get("host"),
-            cwd=self.cwd or None,
-            home=home,
-            workspace=place.workspace() or self.cwd or None,
-            env=self._env,
-            client=self._client,
-        )
-        return gate_for(
-            settings,
-            facts,
-            judge=self._judge,
-            judged=judged,
-            mode=self._mode,
-            on_approval=self._on_approval,
-            channel=lambda: self._channel,
-            password=self._password,
-        )
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
