@@ -38,7 +38,8 @@ def apply(
     """Bring changes of a jail's overlay to the project.
 
     That is what a jail with jail.overlay changed: new, changed and deleted files. Those that changed here too
-    are left alone. Asks before anything is written. The jail is stopped for it. The exit code is 125 when something was in conflict or could not be written.
+    are left alone. Asks before anything is written. The jail is stopped for it. The exit code is 125 when
+    something was in conflict or could not be written.
 
     Example: hermes apply src
     """
