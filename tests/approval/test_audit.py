@@ -173,6 +173,15 @@ def test_several_clients_at_once_lose_no_line(hermes_home: Path) -> None:
         "sshpass -p {} ssh host",
         "echo {} | sudo -S ls",
         "printf '{}' | su -c ls",
+        "printf '%s\\n' {} | nohup env A=1 /usr/bin/sudo -kS ls",
+        "timeout 5 sudo -S ls <<< {}",
+        "sudo -S ls <<'E'\n{}\nE",
+        "sudo -S ls < <(echo {} )",
+        "chpasswd <<< root:{}",
+        "docker login -u me -p {} registry",
+        "redis-cli -h x -a {} ping",
+        "openssl enc -pass pass:{} -in a",
+        """expect -c 'spawn su; send "{}\\r"'""",
         'curl -d \'{{"password": "{}"}}\' host',
         "curl 'host/x?access_token={}&y=1'",
     ],
@@ -215,7 +224,15 @@ def test_values_of_secret_variables_are_taken_out(hermes_home: Path, monkeypatch
 
 @pytest.mark.parametrize(
     "text",
-    ["rm -rf build", "git commit -m 'reset the password form'", "make -j4 -u", "ls tokens.py", "cp -p a b"],
+    [
+        "rm -rf build",
+        "git commit -m 'reset the password form'",
+        "make -j4 -u",
+        "ls tokens.py",
+        "cp -p a b",
+        "cat <<< x",
+        "sudo ls; cat < x",
+    ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert redact(text) == text
@@ -225,6 +242,13 @@ def test_redaction_takes_no_time_on_odd_text() -> None:
     import time
 
     began = time.monotonic()
-    for text in ("-" * 50_000, "password" * 8_000, "a:" * 30_000, "-u " * 20_000, "echo " * 10_000 + "|"):
+    for text in (
+        "-" * 50_000,
+        "password" * 8_000,
+        "a:" * 30_000,
+        "-u " * 20_000,
+        "echo " * 10_000 + "|",
+        "sudo <<< " * 9_000,
+    ):
         redact(text)
     assert time.monotonic() - began < 5

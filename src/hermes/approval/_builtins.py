@@ -111,7 +111,7 @@ def _cut(piece: str, value: str) -> str:
 
 
 def pwd(run: Interpreter, call: Call) -> str:
-    return run.state.cwd + "\n"
+    return run.expand.whole(run.state.cwd) + "\n"
 
 
 def cd(run: Interpreter, call: Call) -> str:

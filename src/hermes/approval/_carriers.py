@@ -123,14 +123,22 @@ class Wrapper:
 _KEEPERS = marks.names("op aws-vault doppler chamber infisical sops teller envchain summon berglas vault-env")
 
 
-def carried(run: Interpreter, call: Call, words: list[str], *, joined: bool = False) -> str:
-    """Follow words that another command runs, or text that it gives to a shell."""
+def carried(
+    run: Interpreter,
+    call: Call,
+    words: list[str],
+    *,
+    joined: bool = False,
+    given: Mapping[str, str] | None = None,
+) -> str:
+    """Follow words that another command runs, or text that it gives to a shell, with variables set there."""
 
     def action() -> str:
         held = run.place, run.root
         run.place, run.root = call.place, call.root
         run.state.cwd = call.cwd
         run.state.variables.update(call.env)
+        run.state.variables.update(given or {})
         try:
             if joined:
                 return run.script(marks.plain(" ".join(words)), call.stdin)
@@ -555,67 +563,6 @@ def ssh(run: Interpreter, call: Call) -> str:
 _SSH = frozenset(f"-{letter}" for letter in "bcDEeFIiJLlmOopQRSWwB")
 
 
-def container(run: Interpreter, call: Call) -> str:
-    """``docker exec`` and ``run``, ``kubectl exec`` and their like."""
-    words = call.argv[1:]
-    _, rest = options_of(words, _ENGINE)
-    while rest and rest[0] in ("compose", "container", "pod", "stack"):
-        _, rest = options_of(rest[1:], _ENGINE)
-    if not rest:
-        return UNKNOWN
-    sub, rest = rest[0], rest[1:]
-    if sub == "cp":
-        operands = [one for one in rest if one[:1] != "-"]
-        if len(operands) == 2 and re.match(r"[\w./-]{2,}:", operands[0]):
-            goal = run.path(operands[1], call.cwd)
-            for one in {goal, goal + "/" + re.split(r"[:/]", operands[0])[-1]}:
-                run.state.write(one, UNKNOWN + REMOTE)
-    if sub == "unshare" or rest[:1] == ["ssh"]:
-        place = "" if sub == "unshare" else "container"
-        return carried(
-            run, msgspec.structs.replace(call, place=place), rest if sub == "unshare" else rest[1:]
-        )
-    if sub not in ("exec", "run", "create", "debug", "shell"):
-        if sub == "load" or sub == "import":
-            return UNKNOWN
-        return UNKNOWN + (marks.PIDS if sub == "ps" else "")
-    found, operands = options_of(rest, _EXEC)
-    entry = next((value for name, value in found if name == "--entrypoint"), "")
-    command = operands[1:]
-    if command and command[0] == "--":
-        command = command[1:]
-    if call.name in ("kubectl", "oc", "k", "k3s"):
-        # The options may come after the pod, and the command after `--`.
-        if "--" in rest:
-            command = rest[rest.index("--") + 1 :]
-        else:
-            command = [one for one in command if not one.startswith("-") or one in command[1:]]
-    if entry:
-        command = [*entry.split(), *command]
-    if command:
-        carried(run, msgspec.structs.replace(call, place="container"), command)
-    return UNKNOWN + REMOTE if sub == "exec" else UNKNOWN
-
-
-_ENGINE = marks.names(
-    "-H --host -c --context --config -f --file -p --project-name "
-    "--profile --env-file --project-directory -n --namespace "
-    "--kubeconfig --cluster --user -l --log-level --url --connection"
-)
-_EXEC = marks.names(
-    "-e --env --env-file -u --user -w --workdir -v --volume "
-    "--mount -p --publish --name --network --net --entrypoint -h "
-    "--hostname -l --label --memory -m --cpus --gpus --platform "
-    "--add-host --device --cap-add --cap-drop --security-opt "
-    "--pid --ipc --uts --userns --restart --ulimit --tmpfs --dns --link "
-    "--index -c --container -n --namespace --image --cpu-shares "
-    "--shm-size --stop-signal --runtime --pull --log-driver "
-    "--log-opt --expose --ip --mac-address --volumes-from --workdir "
-    "--detach-keys --overrides --port --requests --limits "
-    "--serviceaccount --context --kubeconfig --cidfile --target"
-)
-
-
 def su(run: Interpreter, call: Call) -> str:
     """``su`` and ``runuser``: the text of ``-c``, or what comes in."""
     words = call.argv[1:]
@@ -773,10 +720,6 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "runuser": su,
             "at": stdin_lines,
             "batch": stdin_lines,
-            **dict.fromkeys(
-                marks.names("docker podman nerdctl docker-compose podman-compose kubectl oc k ctr crictl"),
-                container,
-            ),
             **dict.fromkeys(marks.names("busybox toybox coreutils uutils"), busybox),
         }
     )

@@ -12,7 +12,20 @@ from . import _marks as marks
 from ._before import changed
 from ._call import Call
 from ._carriers import Handler, Wrapper, carried, told, written
-from ._inline import MAX_CODE, NATIVE, PATHS, STRING, Inline, Python, literals, rpm, shell, text, unescape
+from ._inline import (
+    MAX_CODE,
+    NATIVE,
+    PATHS,
+    STRING,
+    Inline,
+    Python,
+    literals,
+    rpm,
+    shell,
+    shown,
+    text,
+    unescape,
+)
 from ._inline import told as told_code
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
@@ -47,6 +60,7 @@ def awk(run: Interpreter, call: Call) -> str:
         if len(code) > MAX_CODE:
             run.note("code-unreadable", "code for awk that is too long to be read")
             continue
+        shown(run, call, marks.plain(code), "awk")
         code = _AWK_PRINTED.sub('print ""', marks.plain(code))
         if growth.grows(code):
             run.note("endless-output", "awk code that fills the memory or a disk")
@@ -596,6 +610,22 @@ def editor(run: Interpreter, call: Call) -> str:
     return bang(run, call)
 
 
+_EMACS = Inline("Lisp", "--eval -eval --execute", "-l --load -L --directory -f --funcall")
+
+
+def emacs(run: Interpreter, call: Call) -> str:
+    """emacs: its code, and files of the session that it loads; others are as any script on the disk."""
+    words = call.argv[1:]
+    for code in _EMACS.codes(words)[0]:
+        _EMACS.look(run, call, code)
+    for index, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name in ("-l", "-load", "--load", "-script", "--script", "-x"):
+            path = run.path(value if equals else words[index + 1] if index + 1 < len(words) else "", call.cwd)
+            _EMACS(run, msgspec.structs.replace(call, argv=[call.argv[0], path]))
+    return editor(run, call)
+
+
 _PYTHONS = (
     "python python2 python3 python3.8 python3.9 python3.10 python3.11 "
     "python3.12 python3.13 python3.14 pypy pypy3 ipython ipython3 bpython "
@@ -654,7 +684,8 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(marks.names("awk gawk mawk nawk original-awk"), awk),
     **dict.fromkeys(("sed", "gsed"), sed),
     **dict.fromkeys(marks.names("dc ed red ftp mail mailx telnet-x sftp-x bc-x"), bang),
-    **dict.fromkeys(marks.names("vim vi nvim ex view emacs nano gvim vimdiff rvim"), editor),
+    **dict.fromkeys(marks.names("vim vi nvim ex view nano gvim vimdiff rvim"), editor),
+    **dict.fromkeys(("emacs", "emacsclient"), emacs),
     **dict.fromkeys(("sqlite3", "sqlite", "duckdb"), sqlite),
     **dict.fromkeys(marks.names("psql mysql mariadb mycli pgcli usql"), client),
     **dict.fromkeys(("make", "gmake"), make),

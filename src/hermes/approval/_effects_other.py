@@ -409,6 +409,8 @@ def unset(policy: Policy, call: Call, shape: Shape) -> None:
 
 
 def alias(policy: Policy, call: Call, shape: Shape) -> None:
+    if any(re.fullmatch(r"[-+][a-z]*[gs]", word) for word in call.argv[1:]):
+        policy.note("shadowed-command", "changes what any word of a command may mean", call.span)
     for word in call.argv[1:]:
         name, equals, value = word.partition("=")
         if (

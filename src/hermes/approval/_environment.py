@@ -69,7 +69,20 @@ _AGENT = Lazy(
     r"OPENCLAW)_\w+|TIRITH|CC_SAFETY_NET\w*|DCG_\w+|NAH_\w+"
 )
 _AGENT_PLAIN = frozenset(("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "HERMES_LOG_LEVEL"))
-_PLAIN_VALUE = Lazy(r"(?:/usr/bin/|/bin/)?[a-z][\w.+-]*(?: -{1,2}[\w=./~:-]+| [~/\w.@-]+)*|:|true|cat|")
+_PLAIN_VALUE = Lazy(
+    r"(?:/usr/bin/|/bin/)?[a-z][\w.+-]*"
+    r"(?: -o [A-Za-z]{3,40}=[\w~./-]+| -{1,2}[\w=./~:-]+| [~/\w.@-]+)*|:|true|cat|"
+)
+# Options of such tools that run, or load, something else.
+_LOADING = Lazy(
+    r"(?:\S*/)?(?:ssh(?=\s).*\s-[46AaCqTvx]*(?:[FIS]|o(?! ?(?i:IdentitiesOnly|StrictHostKeyChecking|"
+    r"UserKnownHostsFile|BatchMode|Connect|ServerAlive|LogLevel|IdentityFile|Compression|Port=|User=|"
+    r"ControlPath|ControlPersist|ControlMaster|HostName|Ciphers|AddressFamily|HostKeyAlgorithms|"
+    r"PubkeyAccepted|Preferred)))"
+    r"|g?n?vim?(?=\s).*\s(?:-[A-Za-z]*[cSUu]|--cmd|\+)|less(?=\s).*\s(?:-\w*k|--lesskey|\+!)"
+    r"|emacs(?:client)?(?=\s).*\s-(?:-?eval|e|l|-?load|f|-?funcall)\b)",
+    re.DOTALL,
+)
 _NOT_TOOL = Lazy(
     r"(?:/usr/bin/|/bin/)?(?:rm|dd|sh|bash|zsh|dash|ksh|fish|python\w*|perl|ruby|"
     r"node|php|curl|wget|nc|ncat|sudo|kill\w*|mkfs\S*|shred|eval|env|xargs)\b"
@@ -103,7 +116,7 @@ def variable_rule(name: str, value: str) -> str:
                 if "SHELL" in value or "--eval" in value or "checkpoint" in value or "command" in value
                 else ""
             )
-        if _PLAIN_VALUE.fullmatch(text) and not _NOT_TOOL.match(text):
+        if _PLAIN_VALUE.fullmatch(text) and not _NOT_TOOL.match(text) and not _LOADING.match(text):
             return ""
         if name == "SHELL" and re.fullmatch(r"(?:/usr)?(?:/local)?/bin/(?:ba|z|da|k|fi)?sh", text):
             return ""

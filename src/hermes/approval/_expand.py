@@ -323,9 +323,9 @@ class Expander:
         if name == "HOME":
             return self.home
         if name == "PWD":
-            return state.cwd
+            return self.whole(state.cwd)
         if name == "OLDPWD":
-            return state.previous
+            return self.whole(state.previous)
         if name in ("SHELL", "BASH"):
             return "/bin/bash"
         if name == "IFS":
@@ -351,6 +351,10 @@ class Expander:
         if secret_name(name):
             return UNKNOWN + marks.KEY
         return UNKNOWN
+
+    def whole(self, path: str) -> str:
+        """Return a directory as the shell would print it: ``~`` is written out where it is known."""
+        return self.home + path[1:] if path == "~" or path[:2] == "~/" else path
 
     def known(self, name: str) -> bool:
         """Say whether a name was set (or unset) in the session, or is the shell's own."""

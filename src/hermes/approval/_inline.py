@@ -16,6 +16,7 @@ from . import _marks as marks
 from ._call import Call
 from ._carriers import unseen as _unseen
 from ._carriers import written
+from ._expand import secret_name
 from ._lazy import Lazy
 from ._marks import REMOTE, UNKNOWN
 from ._nodes import fed, python_module
@@ -109,6 +110,17 @@ _BY_VARIABLE = Lazy(
     r"\b(?:call_user_func|forward_static_call|array_map|array_walk)\w*\s*\(\s*[\"']"
     r"(?:system|exec|passthru|shell_exec|popen|proc_open|unlink|rmdir|assert)[\"']"
 )
+# A variable of the environment that is printed as it is, or that is all there is (`node -p`).
+_VARIABLE = (
+    r"(?:process\.env\.|(?:process\.env|ENV|\$_ENV|\$_SERVER|ENVIRON)\[[\"']|ENV\.fetch\(?\s*[\"']|\$ENV\{[\"']?|"
+    r"(?:os\.|Sys\.)?getenv\(\s*[\"']|(?:\w+\.)?env\.get\([\"']|Bun\.env\.|\$env:)(\w++)[\"'\])}]*+[ \t]*+"
+)
+_SHOWN = Lazy(
+    r"(?:^|\b(?:print(?:ln|f)?|say|puts|pp?|warn|console\.(?:log|error|info|warn)|echo|cat|write|Write-\w+|IO\.puts)"
+    r"\s*\(?\s*(?:[\"'][^\"'\n]{0,80}[\"']\s*[+.,]\s*|[\"'`][^\"'`\n]{0,80}(?:[$#]\{\s*|(?=\$ENV\{)))?)"
+    + _VARIABLE
+    + r"(?=$|[;,\n`\\]|\bor\b)"
+)
 # What is only printed.
 _PRINTED = Lazy(
     r"\b(?:print|say|puts|pp?|warn|console\.(?:log|error|info|warn)|echo|printf|println!?|IO\.puts|"
@@ -141,7 +153,9 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if len(code) > 5 * MAX_CODE:
         run.note("code-unreadable", f"{language} code that is too long to be read")
         return UNKNOWN
-    code = _expanded(marks.plain(code))
+    code = marks.plain(code)
+    shown(run, call, code, language)
+    code = _expanded(code)
     if language in ("Ruby", "Crystal") and "%" in code:
         code = _WORDS.sub(_listed, code)
     if language in _SCRIPTS and _COMPUTED.search(code):
@@ -250,11 +264,18 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     return UNKNOWN
 
 
+def shown(run: Interpreter, call: Call, code: str, language: str) -> None:
+    """Ask about code that prints a variable of the environment which is named like a credential."""
+    if not call.captured and any(map(secret_name, _SHOWN.findall(code))):
+        run.note("show-secret", f"{language} code that prints a credential")
+
+
 # A whole directory that is deleted: what it is may be in the line.
 _TREES = Lazy(
     r"\b(?:rmtree|remove_tree|remove_dir_all|rm_rf|rm_r|remove_entry_secure|RemoveAll|deltree|removeSync|emptyDirSync|"
     r"rimraf(?:\.sync)?|deleteDir|deleteDirectory|rmdirRecurse|removeTree|removeDirectoryRecursive|removePathForcibly|"
-    r"(?:rm|rmdir|remove)(?:Sync)?(?=\s*\([^()]*recursive))\s*\(?\s*\[?\s*" + STRING
+    r"(?:rm|rmdir|remove)(?:Sync)?(?=\s*\([^()]*recursive))\s*\(?\s*\[?\s*"
+    r"(?:" + STRING + r"|(~)(?=\s*[),;}]))"
 )
 _HOME_VALUE = (
     r"(?:process\.env\.HOME|process\.env\[[\"']HOME[\"']\]|(?:os|require\([\"']os[\"']\))\.homedir\(\)|"
@@ -265,6 +286,7 @@ _HOME_JOINED = Lazy(_HOME_VALUE + r"\s*(?:\+|\.|,)\s*([\"'`])/?")
 _HOME_WITHIN = Lazy(
     r"\$\{\s*" + _HOME_VALUE + r"\s*\}|#\{\s*" + _HOME_VALUE + r"\s*\}|\$ENV\{[\"']?HOME[\"']?\}|\$HOME\b"
 )
+_HOME_ALONE = Lazy(_HOME_VALUE)
 _EXPANDS = Lazy(
     r"\b(?:File\.expand_path|path\.(?:join|resolve)|File\.join|path\.expanduser|glob)\s*\(\s*"
     + STRING
@@ -274,7 +296,7 @@ _EXPANDS = Lazy(
 
 def _expanded(code: str) -> str:
     """Return code in which the home directory is written as in a shell."""
-    code = _HOME_WITHIN.sub("~", _HOME_JOINED.sub(r"\1~/", code))
+    code = _HOME_ALONE.sub('"~"', _HOME_WITHIN.sub("~", _HOME_JOINED.sub(r"\1~/", code)))
     return _EXPANDS.sub(lambda match: '"' + (match.group(1) or match.group(2) or "") + '"', code)
 
 

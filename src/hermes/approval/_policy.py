@@ -489,7 +489,7 @@ _OWN_WORDS = marks.names(
     "sqlite3 mongosh tmux screen task-x code vim nvim emacs brew"
 )
 # Met by options that make a program run something else.
-_BY_OPTION = frozenset(("run-by-option", "git-config"))
+_BY_OPTION = frozenset(("run-by-option", "tool-by-option", "git-config"))
 _CLIENTS = marks.names("aws az gcloud gsutil rclone mc b2 s3cmd s5cmd azcopy")
 _NO_HELP = frozenset(("find", "ssh", "xargs", "env", "bash", "sh", "eval", "source", "."))
 

@@ -26,10 +26,13 @@ def cat(run: Interpreter, call: Call) -> str:
     out = ""
     for one in operands:
         path = run.path(one, call.cwd)
-        if one == "-" or path in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"):
+        if one == "-" or path in STDIN:
             out += call.stdin or ""
         else:
-            out += run.reading(path)
+            text = run.reading(path)
+            # In a file, the text of another that lay there is as known as it was.
+            into = text == UNKNOWN and call.to[:1] in ("/", "~") and not call.to.startswith("/dev/")
+            out += f"{BEFORE}\n" if into else text
     return out
 
 

@@ -20,6 +20,7 @@ from ._nodes import python_module
 from ._python_files import Files, known
 from ._run import Interpreter
 
+_PRINTS = {"print": "\n", "sys.stdout.write": "", "sys.stderr.write": "", "pprint.pprint": "\n"}
 _SHELL = frozenset(
     (
         "os.system",
@@ -529,8 +530,10 @@ class Reader:
             if args
             else self.value(keywords.get("args") or keywords.get("path") or keywords.get("file"))
         )
-        if name == "print":
-            self.printed.append(" ".join(UNKNOWN if one is None else str(one) for one in args) + "\n")
+        if name in _PRINTS:
+            self.printed.append(
+                " ".join(UNKNOWN if one is None else str(one) for one in args) + _PRINTS[name]
+            )
             if any(isinstance(one, str) and SECRET in one for one in args):
                 self.run.note("show-secret", "prints a credential")
             if any(self.dotted(one) == "os.environ" for one in node.args) and not self.call.captured:

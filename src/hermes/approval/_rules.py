@@ -29,7 +29,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ``patterns`` match a command; ``text`` are regular expressions for the words and input of ``programs``,
     without what is
     between single quotes in it where ``literals`` is false; where ``unless`` is found there they are not
-    met. ``match`` and ``not_match`` are examples.
+    met. An option of which the value is ``plain`` is not one that patterns mean. ``match`` and ``not_match``
+    are examples.
     """
 
     id: str
@@ -37,6 +38,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     reason: str = ""
     severity: Severity = "medium"
     patterns: tuple[str, ...] = ()
+    plain: str = ""
     programs: str = ""
     text: tuple[str, ...] = ()
     literals: bool = True
@@ -82,6 +84,13 @@ class Shape:
                 name, equals, value = word.partition("=")
                 self.flags.append((name, value if equals else "", argv[index + 1] if index < last else ""))
                 after = not equals
+
+    def without(self, plain: str) -> Shape:
+        """Return the words without the options of which the value is this, as a regular expression."""
+        other = Shape(())
+        other.words, other.operands = self.words, self.operands
+        other.flags = [one for one in self.flags if not re.fullmatch(plain, one[1] or one[2], re.IGNORECASE)]
+        return other
 
 
 class _Flag:
@@ -204,6 +213,8 @@ class Pattern:
 
     def matches(self, shape: Shape) -> bool:
         """Say whether the words of a command match; its program has been compared already."""
+        if self.rule.plain and shape.flags:
+            shape = shape.without(self.rule.plain)
         for flags in self.free:
             if not any(flag.found(shape) for flag in flags):
                 return False
@@ -385,7 +396,7 @@ def user_rules(
                 Pattern(rule, text)
             except ValueError as error:
                 raise BadRule("rules", f"the pattern {text!r} of the rule '{name}': {error}") from error
-        for expression in (*rule.text, rule.unless):
+        for expression in (*rule.text, rule.unless, rule.plain):
             try:
                 re.compile(expression)
             except re.error as error:

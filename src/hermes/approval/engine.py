@@ -18,6 +18,7 @@ from ._builtins import BUILTINS
 from ._call import Call
 from ._carriers import carriers, file
 from ._code import CODE
+from ._containers import CONTAINERS
 from ._inline import Inline
 from ._lazy import Lazy
 from ._paths import Classes, normal, on_disk
@@ -89,7 +90,7 @@ class Engine:
         self._rules, self._trusted, self._read_only = shipped_rules()
         self._user = Rules(user_rules(rules, deny=deny, ask=ask, allow=allow))
         self._classes = Classes(own.paths)
-        wrapped = carriers(own.wrappers)
+        wrapped = {**carriers(own.wrappers), **CONTAINERS}
         self._handlers = {**PROGRAMS, **CODE, **wrapped, **BUILTINS, "<file>": file}
         for name in self._handlers:
             if name in wrapped and name in CODE:

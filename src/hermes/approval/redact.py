@@ -13,6 +13,11 @@ MARK = "[secret]"
 
 _WORDS = "password passwd passphrase secret token api[_-]?key access[_-]?key private[_-]?key credential"
 _NAME = rf"[\w.-]{{0,60}}(?:{'|'.join(_WORDS.split())})[\w.-]{{0,60}}"
+_FAR = r"[^|;&\n]{0,200}?"
+# What asks for a password, maybe with something in front of it.
+_ASKS = (
+    r"(?:[\w./=-]{1,60}\s+){0,4}(?:/[\w./-]{1,60}/)?(?:sudo|su|doas|docker\s+login|kinit|passwd|chpasswd)\b"
+)
 _VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s"'&;|<>()]+)"""
 
 
@@ -34,10 +39,20 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
         re.compile(r"((?:^|\s)(?:-u|--user|--proxy-user)[\s=]+[\"']?[^\s:\"']{1,100}:)[^\s\"']+"),
         re.compile(r"(\bmysql\w*\b[^|;&\n]{0,200}?\s-p)[^\s\"']+"),
         re.compile(rf"(\bsshpass\s+-p\s*){_VALUE}"),
-        # what is piped into something that asks for a password
+        # docker login -p password, redis-cli -a password, zip -P password, openssl -passin pass:password
         re.compile(
-            rf"(\b(?:echo|printf)\s+(?:-\w+\s+)?){_VALUE}(?=[^|\n]{{0,40}}\|\s*(?:sudo|su|doas|docker\s+login|kinit|passwd|chpasswd)\b)"
+            rf"(\b(?:docker|podman|nerdctl|helm|oc)\b[^|;&\n]{{0,80}}?\blogin\b{_FAR}\s-p[\s=]*){_VALUE}"
         ),
+        re.compile(
+            rf"(\b(?:redis-cli{_FAR}\s-a|ldap\w+{_FAR}\s-w|zip{_FAR}\s-P|htpasswd\s+-\w*b\w*\s+\S+\s+\S+)\s+){_VALUE}"
+        ),
+        re.compile(rf"(\bpass:){_VALUE}"),
+        # what is piped into, or otherwise read by, something that asks for a password
+        re.compile(rf"(\b(?:echo|printf)\s+)[^|\n]{{1,300}}?(?=\s*\|&?\s*{_ASKS})"),
+        re.compile(rf"((?<![\w-]){_ASKS}[^|;&\n<]{{0,200}}<<<\s*){_VALUE}"),
+        re.compile(rf"((?<![\w-]){_ASKS}[^|;&\n<]{{0,200}}<<-?\s*[\"']?\w+[\"']?[^\n]{{0,200}}\n)[^\n]+"),
+        re.compile(rf"((?<![\w-]){_ASKS}[^|;&\n<]{{0,200}}<\s*<\(\s*(?:echo|printf)\s+)[^)\n]{{1,300}}"),
+        re.compile(r"(\bsend\s+(?:--\s+)?)(?:\"[^\"]*\"|\{[^}]*\})"),
     )
 
 
@@ -46,7 +61,8 @@ def found_in(text: str) -> frozenset[str]:
     found = set(known().findall(text))
     for pattern in _patterns():
         for match in pattern.finditer(text):
-            found.add(match[0][len(match[1]) :].strip("\"'"))
+            said = match[0][len(match[1]) :]
+            found |= {said.strip("\"'"), *(one.strip("\"'") for one in said.split())}
     return frozenset(found - {""})
 
 

@@ -313,6 +313,20 @@ def _show(entry: dict[str, Any], *, as_json: bool) -> None:
         head = f"{when}  {entry['answer']} by {entry['how']}  {entry['kind']} on {place}{rule}"
         where = f"in {entry['cwd']}" if entry["cwd"] else "in an unknown directory"
         tail = f"{where}, {entry['user']} (pid {entry['pid']}): {entry['reason']}"
-        print("\n    ".join(clean(line) for line in (head, str(entry["text"]), tail)))
+        print(_wrapped(head), f"    {clean(str(entry['text']))}", _wrapped(f"    {tail}"), sep="\n")
     except (KeyError, TypeError, ValueError, OverflowError):  # of another version
         print_json(entry)
+
+
+def _wrapped(text: str) -> str:
+    """Return a line as it fits a terminal; elsewhere it stays one."""
+    import shutil
+    import textwrap
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    text = clean(text)
+    return (
+        textwrap.fill(text, width - 1, subsequent_indent="    ", break_on_hyphens=False)
+        if width > 20
+        else text
+    )
