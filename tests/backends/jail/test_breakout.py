@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -143,7 +144,7 @@ async def box(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncIterator[hermes.Sandbox]:
     """The jail from which all is tried: one with files of its own, and one in a second user namespace."""
-    options = {"overlay": True, "workspace": str(tmp_path_factory.mktemp("project"))}
+    options: dict[str, Any] = {"overlay": True, "workspace": str(tmp_path_factory.mktemp("project"))}
     async with hermes.Sandbox(
         "jail", approval="off", **options if request.param == "overlay" else {}
     ) as found:
