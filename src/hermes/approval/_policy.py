@@ -409,7 +409,10 @@ class Policy:
             if len(word) > 4096 or not word:
                 continue
             # What is no path by its looks may be one where links lead, or among credentials.
-            if not near and (len(word) < 3 or not any(one in word for one in ("/", "id_", ".", "wallet"))):
+            if not near and (
+                len(word) < 3
+                or ("/" not in word and "id_" not in word and "." not in word and "wallet" not in word)
+            ):
                 continue
             pieces = _names(word)
             if call.name in _EXPRESSIONS and ("'" in word or '"' in word):
