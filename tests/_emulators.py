@@ -10,6 +10,8 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 
 class Emulated:
     """A running emulator. ``settings``: the environment variables with which it is used."""
@@ -41,6 +43,11 @@ class Emulated:
         """Let so much time pass there."""
         self.ask("/clock", {"advance": seconds})
 
+    def use(self, patch: pytest.MonkeyPatch) -> None:
+        """Have hermes and the SDKs in this process use it."""
+        for name, value in self.settings.items():
+            patch.setenv(name, value)
+
     def line(self, **wish: Any) -> None:
         """Delay (``delay``, seconds one way) or cut (``cut``, every so many seconds; ``now``) connections."""
         self.ask("/line", wish)
@@ -67,3 +74,17 @@ def emulated(name: str, *more: str) -> Iterator[Emulated]:
         finally:
             process.terminate()
             process.wait(30)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cloud_of_module(request: pytest.FixtureRequest) -> Iterator[Emulated]:
+    """The emulator that the module's ``CLOUD`` names, with its options; hermes reaches nothing else."""
+    with emulated(*request.module.CLOUD) as running, pytest.MonkeyPatch.context() as patch:
+        running.use(patch)
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def cloud_settings(cloud_of_module: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the environment say where it is: each test begins without settings of hermes."""
+    cloud_of_module.use(monkeypatch)

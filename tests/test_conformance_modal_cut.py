@@ -1,12 +1,8 @@
 """A part of the conformance suite on an emulated Modal whose every connection is cut each 2.5 seconds."""
 
-import os
-from collections.abc import Iterator
-from unittest import mock
-
 import pytest
 
-from _emulators import emulated
+from _emulators import cloud_of_module, cloud_settings  # noqa: F401
 from hermes.testing.conformance.test_output import *  # noqa: F403
 from hermes.testing.conformance.test_stdin import *  # noqa: F403
 from hermes.testing.conformance.test_stopping import *  # noqa: F403
@@ -14,10 +10,4 @@ from hermes.testing.conformance.test_stopping import *  # noqa: F403
 pytest.importorskip("modal")
 
 hermes_backends = ("modal",)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def emulator() -> Iterator[None]:
-    """Let the backend reach nothing but an emulator, over a line that breaks again and again."""
-    with emulated("modal", "--cut", "2.5") as running, mock.patch.dict(os.environ, running.settings):
-        yield
+CLOUD = ("modal", "--cut", "2.5")

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .errors import SandboxGone
+
 if TYPE_CHECKING:
     from .sandbox import Sandbox
+
+
+def not_open(box: Sandbox) -> SandboxGone:
+    """Return the error of whoever uses a sandbox that is closed, or asleep, in a way that wakes nothing."""
+    if box._asleep:
+        return SandboxGone(
+            f"the sandbox '{box.name}' is suspended",
+            reason="suspended here",
+            hint="A command wakes it, or resume().",
+        )
+    return SandboxGone(
+        f"the sandbox '{box.name}' is not open here",
+        reason="closed here",
+        hint="Use it inside 'async with', or call open() first.",
+    )
 
 
 def describe(box: Sandbox) -> dict[str, Any]:

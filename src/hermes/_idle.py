@@ -48,7 +48,7 @@ async def fall_asleep(box: Sandbox) -> None:
 
 
 async def come_back(box: Sandbox) -> None:
-    """Wake a sandbox that was suspended for being idle; attach again to one that was unreachable."""
+    """Wake a sandbox that was suspended; attach again to one that was unreachable."""
     async with box._sleeping:
         lost = box._open_channel
         if box._asleep:
@@ -60,9 +60,9 @@ async def come_back(box: Sandbox) -> None:
             return
         else:
             return  # somebody else was here first
-    if box._channel.guest.get("guest") != box._slept:
+    if box._slept is not None and box._channel.guest.get("guest") != box._slept:
         warnings.warn(
-            f"'{box.name}' was switched off while nobody used it, and woken in {took:.1f} s: its sessions "
+            f"'{box.name}' was suspended while nobody used it, and woken in {took:.1f} s: its sessions "
             "begin anew",
             stacklevel=4,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .config import Config, home
 from .errors import UnsupportedError
@@ -24,6 +24,14 @@ def check(config: Config) -> tuple[str, ...]:
         trees(config)
     own = home()
     return str(own / "skills"), str(own / "dotfiles")
+
+
+def locale(box: Sandbox) -> dict[str, Any]:
+    """Return what sessions in a place elsewhere are told of this user: language and time zone, no more."""
+    if _of_this_machine(box):
+        return {}
+    found = {name: os.environ.get(name, "") for name in ("LANG", "TZ")}
+    return {"locale": {name: value for name, value in found.items() if value not in ("", "C", "POSIX")}}
 
 
 async def bring(box: Sandbox) -> None:

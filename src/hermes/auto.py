@@ -20,7 +20,7 @@ async def best(config: Config) -> tuple[str, str]:
     try:
         await load("docker").check(config)
     except HermesError as error:
-        return await _jail(config, f"no container engine works here: {error.message}")
+        return await _jail(config, _no_engine(error))
     return "docker", "a container engine works here"
 
 
@@ -38,11 +38,16 @@ async def resolve(config: Config) -> tuple[str, str]:
     try:
         engine, image = await place.image_here()
     except HermesError as error:
-        return await _jail(config, f"no container engine works here: {error.message}")
+        return await _jail(config, _no_engine(error))
     if image is None:
         return "docker", f"{engine} works and has the image"
     why = f"{engine} works but has no image {image}; 'hermes setup --sandbox docker' gets it"
     return await _jail(config, why)
+
+
+def _no_engine(error: HermesError) -> str:
+    # What was not started is a container: something else is about to be.
+    return f"no container engine works here: {error.message.removesuffix('; nothing was started')}"
 
 
 async def _jail(config: Config, why: str) -> tuple[str, str]:

@@ -16,15 +16,17 @@ import msgspec
 from . import backends
 from ._tasks import settled
 from .config import Config, Lifetime
-from .errors import HermesError, SandboxDiffers, SandboxGone, Unreachable
-from .state import SandboxRecord, Store, owner
+from .errors import BackendError, HermesError, SandboxDiffers, SandboxGone, Unreachable
+from .state import TOUCH_EVERY, SandboxRecord, Store, owner
 
 if TYPE_CHECKING:
     from .backends.base import Backend, Spec
+    from .sandbox import Sandbox
 
-__all__ = ["Wanted", "find_or_create", "forget", "place_of", "remove"]
+__all__ = ["Wanted", "end", "find_or_create", "forget", "place_of", "remove", "used"]
 
 SWEEP_EVERY = 3600.0
+ANSWER_SECONDS = 12.0  # for a service that is to remove something
 Origin = Literal["there", "new", "anew"]
 COMMON = ("image", "network", "limits", "persistent", "keep")
 
@@ -96,15 +98,16 @@ async def find_or_create(
 ) -> tuple[Backend, SandboxRecord, Origin]:
     """Return the place under a name, its record, and where it comes from. Call it under the lock.
 
-    A place that sleeps is woken. One that is gone is made anew, with the files that are left of it.
+    A place that sleeps is woken. One that is gone is made anew, with its files; where they are lost with it,
+    only when it may be.
 
     :param create: False leaves a place that is gone or sleeps as it is
-    :raises SandboxGone: there is none that runs, and none was to be made
+    :raises SandboxGone: there is none that runs, and none was to be made; or it is gone with its files
     :raises SandboxDiffers: there is one that was made with other settings, and it may not be made anew
     :raises Unreachable: it cannot be told whether it is there
     """
     record = await asyncio.to_thread(store.get, wanted.backend, wanted.name) if wanted.named else None
-    state = "gone"
+    state, why = "gone", ""
     if record is not None:
         place = place_of(record, config, wanted)
         if wanted.progress is not None:
@@ -126,9 +129,12 @@ async def find_or_create(
                 state = "running"
             except Unreachable:
                 raise
-            except SandboxGone:
-                state = "gone"
+            except SandboxGone as error:
+                state, why = "gone", error.reason
         if state == "running":
+            if record.ending:  # that came to nothing
+                record.ending = False
+                await settled(asyncio.to_thread(store.put, record))
             return place, record, "there"
     if not create:
         which = f"{wanted.backend} sandbox '{wanted.name}'"
@@ -142,11 +148,31 @@ async def find_or_create(
             said, reason = f"the {which} does not run any more", "it has ended"
         raise SandboxGone(said, reason=reason, hint="'hermes sandbox ls' shows those that there are.")
     if record is not None:
+        lost = await place.lost() if record.locator and not record.ending else ""
+        if lost and not wanted.recreate:
+            await place.let_go()
+            raise _lost(record, lost, why)
         # Its container, say, was removed by somebody; the files of its own were not.
         with contextlib.suppress(HermesError):
-            await place.destroy(keep_files=True)
-        return *await _create(wanted, config, store, record), "anew"
+            await place.destroy(keep_files=not lost)
+        if not lost:
+            if record.locator and not record.ending:
+                place.progress(f"'{record.name}' was gone, and is made anew; its files are kept")
+            return *await _create(wanted, config, store, record), "anew"
+        await settled(asyncio.to_thread(store.remove, record))
     return *await _create(wanted, config, store), "new"
+
+
+def _lost(record: SandboxRecord, lost: str, why: str) -> SandboxGone:
+    because = f" ({why})" if why else ""
+    return SandboxGone(
+        f"the {record.backend} sandbox '{record.name}' is gone{because}, and {lost}; nothing was started in "
+        "its place",
+        reason=why or lost,
+        operation="open",
+        hint="Make an empty one under its name with --recreate (recreate=True), or remove what is left of "
+        f"it: hermes sandbox rm {record.name}",
+    )
 
 
 def _differences(wanted: Wanted, record: SandboxRecord, config: Config) -> list[str]:
@@ -209,6 +235,8 @@ async def _create(
         options=dict(wanted.options),
         copied=earlier is not None and earlier.copied,
         settings=await asyncio.to_thread(_settings, place),
+        # By the earlier one it is known that there are files.
+        locator=earlier.locator if earlier is not None else {},
         last_used=time.time(),
     )
     # Written before anything is started: what a crash leaves can then be found.
@@ -224,6 +252,15 @@ async def _create(
                 await settled(place.destroy(keep_files=again))
         if not again and not (isinstance(error, HermesError) and error.context.get("left")):
             await settled(asyncio.to_thread(store.remove, record))
+        if isinstance(error, SandboxGone):  # nobody's sandbox is gone: there never was one
+            raise BackendError(
+                error.message,
+                code="backend_unavailable" if isinstance(error, Unreachable) else None,
+                operation="create",
+                retryable=error.retryable,
+                hint=error.hint,
+                context=error.context,
+            ) from error
         raise
     return place, record
 
@@ -254,10 +291,72 @@ async def remove(record: SandboxRecord, config: Config, store: Store) -> None:
     """
     place = place_of(record, config)
     async with locked(store, record.backend, record.name):
-        with contextlib.suppress(Unreachable):
-            await place.find(record.locator)
-        await place.destroy()
+        await _look(place, record)
+        await end(place, record, store)
         await asyncio.to_thread(store.remove, record)
+
+
+async def wake(record: SandboxRecord, config: Config, store: Store) -> bool:
+    """Start the place of a sandbox that was suspended or stopped, and return whether it had to be.
+
+    :raises SandboxGone: there is nothing left to start; nothing was made in its stead
+    """
+    place = place_of(record, config)
+    async with locked(store, record.backend, record.name):
+        state = await place.find(record.locator)
+        if state == "gone":
+            raise SandboxGone(
+                f"the {record.backend} sandbox '{record.name}' does not run any more",
+                reason="it has ended",
+                hint="The next command in it makes it anew.",
+            )
+        if state == "stopped":
+            await place.resume()
+            await asyncio.to_thread(store.touch, record)
+        await place.let_go()
+    return state == "stopped"
+
+
+async def _look(place: Backend, record: SandboxRecord) -> None:
+    """Find a place that is to be removed. A service that does not answer is not asked a second time.
+
+    :raises Unreachable: it does not
+    """
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS if place.paid else None):
+            await place.find(record.locator)
+    except (Unreachable, TimeoutError) as error:
+        if not place.paid:
+            return  # to remove it says what is wrong there
+        said = f": {error.message}" if isinstance(error, Unreachable) else f" within {ANSWER_SECONDS:g} s"
+        raise Unreachable(
+            f"{record.backend} does not answer{said}; '{record.name}' was not removed, and may still run and "
+            "cost money",
+            reason="no answer",
+            operation="remove",
+            hint=f"Is there a network? 'hermes doctor --sandbox {record.backend}' says what is asked.",
+        ) from error
+
+
+async def end(place: Backend, record: SandboxRecord, store: Store) -> None:
+    """Destroy a place; when we are killed at it, nobody is told later that it was lost.
+
+    :raises HermesError: something is left
+    """
+    if place.paid and record.named and not record.ending:
+        record.ending = True
+        await settled(asyncio.to_thread(store.put, record))
+    await place.destroy()
+
+
+async def used(box: Sandbox) -> None:
+    """Note that a sandbox is in use: to the minute, to the second where a round trip takes longer anyway."""
+    place, record = box._place, box._record
+    if place is None or record is None:
+        return
+    every = 1.0 if place.distant else TOUCH_EVERY
+    if not 0 <= time.time() - record.last_used < every:
+        await asyncio.to_thread(box._store.touch, record, every)
 
 
 async def forget(record: SandboxRecord, store: Store) -> None:

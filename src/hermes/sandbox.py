@@ -16,10 +16,11 @@ import msgspec
 
 from . import _travelling, auto, backends
 from . import approval as approvals
+from ._gate import gate_of
 from ._tasks import settled
 from .config import Config, Lifetime, given_duration, load, sudo_password
-from .errors import HermesError, JobError, SandboxGone
-from .places import Origin, Wanted, find_or_create, locked
+from .errors import ConfigError, HermesError, JobError, SandboxGone
+from .places import Origin, Wanted, end, find_or_create, locked, used
 from .session import (
     OnOutput,
     Result,
@@ -124,8 +125,8 @@ class Sandbox:
         self._supply: Supply | None = None
         self._travel: Travel | None = None
         self._idle: asyncio.Task[None] | None = None
-        self._asleep = False  # suspended here since nobody used it; the next use wakes it
-        self._slept: Any = None  # the guest that ran then
+        self._asleep = False  # suspended here; the next command wakes it
+        self._slept: Any = None  # the guest that ran then, where nobody had asked for that
         self._sleeping = asyncio.Lock()
         self._amount = budget
         self._budget: Budget | None = None
@@ -184,7 +185,12 @@ class Sandbox:
         self._folders = _travelling.check(config)
         for line in (*supply.mend(), *supply.root_told()):
             warnings.warn(line, stacklevel=2)
-        self._here = os.getcwd()
+        try:
+            self._here = os.getcwd()
+        except FileNotFoundError:
+            raise ConfigError(
+                "the current directory no longer exists; nothing was started", hint="Change to another one."
+            ) from None
         self._store = Store()
         self.backend, _, host = backends.canonical(self.backend or config.sandbox or "auto").partition(":")
         if host:
@@ -245,15 +251,13 @@ class Sandbox:
         self._supply = await supply.begun(self._declared, self._config.credentials, place, channel)
         self.cwd = self.cwd or str(channel.guest.get("cwd", ""))
         home = _text(channel.guest.get("home"))
-        self._gate = await asyncio.to_thread(self._new_gate, place, home)
+        self._gate = await asyncio.to_thread(gate_of, self, place, home)
         inherited = dict(place.session_env() or {})
         if self._gate is not None and self._gate.password is not None:
             self._gate.password.watch(channel)
             inherited.pop("SUDO_ASKPASS", None)  # it is the guest's now
-        base_env = {**inherited, **self._env}
-        self._base = {"base_cwd": self.cwd}
-        if base_env:
-            self._base["base_env"] = base_env
+        env = {**inherited, **self._env}
+        self._base = {"base_cwd": self.cwd, "base_env": env, **_travelling.locale(self)}
         self._asleep = False
         channel.used = time.monotonic()
         if place.stopped_by_client and life.idle_stop:
@@ -261,46 +265,19 @@ class Sandbox:
 
             seconds = place.idle_after or life.idle_stop
             self._idle = asyncio.create_task(suspend_when_idle(self, seconds))
-        await asyncio.to_thread(self._store.touch, self._record)
+        await used(self)
         self._travel = None
         await _travelling.bring(self)
 
     async def _awake(self) -> None:
-        """Wake the place if it was suspended for being idle; attach again when it was given up."""
+        """Wake the place if it was suspended; attach again when it was given up."""
         if self._budget is not None:
             self._budget.check()
+        await used(self)
         if self._asleep or (self._open_channel is not None and self._open_channel.unreachable):
             from ._idle import come_back
 
             await come_back(self)
-
-    def _new_gate(self, place: Backend, home: str | None = None) -> Gate | None:
-        settings = self._config.approvals
-        judged = place.capabilities.judged or settings.in_sandbox == "ask"
-        if not (judged or settings.denies):
-            return None
-        from .approval.opening import Facts, gate_for
-
-        facts = Facts(
-            backend=self.backend,
-            sandbox=self.name,
-            host=self._options.get("host"),
-            cwd=self.cwd or None,
-            home=home,
-            workspace=place.workspace() or self.cwd or None,
-            env=self._env,
-            client=self._client,
-        )
-        return gate_for(
-            settings,
-            facts,
-            judge=self._judge,
-            judged=judged,
-            mode=self._mode,
-            on_approval=self._on_approval,
-            channel=lambda: self._channel,
-            password=self._password,
-        )
 
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
@@ -309,6 +286,7 @@ class Sandbox:
         place = self._place if self.named and self._open_channel is not None else None
         await self._let_go(None)
         if place is not None:
+            await used(self)
             try:
                 await place.left()
             except HermesError as error:
@@ -341,8 +319,8 @@ class Sandbox:
             self._budget.end()
         await self._let_go(None)
         place, self._place = self._place, None
-        if place is not None:
-            await place.destroy()
+        if place is not None and self._record is not None:
+            await end(place, self._record, self._store)
         if self._record is not None:
             await asyncio.to_thread(self._store.remove, self._record)
             self._record = None
@@ -447,6 +425,7 @@ class Sandbox:
                         on_sent=ticket.sent if ticket is not None else None,
                         scrub=self._supply.scrub if self._supply is not None else None,
                     )
+                    await self._look_after()
                     return result
                 except HermesError as error:
                     await self._again(error, session, tries)
@@ -488,8 +467,15 @@ class Sandbox:
 
     async def _given(self, raw: bytes, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return what a command is told of credentials, which are as fresh inside as here then."""
+        await self._look_after()
         await _travelling.bring(self)
         return {} if self._supply is None else await self._supply.for_command(raw, args.get("env"))
+
+    async def _look_after(self) -> None:
+        place = self._the_place()
+        if not place.still():
+            for line in await place.mend():
+                warnings.warn(line, stacklevel=2)
 
     async def _again(self, error: HermesError, session: str | None, tries: int) -> None:
         """Return when a command was not run because another client came first, so that it is judged again."""
@@ -733,15 +719,17 @@ class Sandbox:
     # --- the place
 
     async def suspend(self) -> None:
-        """Stop the place so that it costs little, keeping its files.
+        """Stop the place so that it costs little, keeping its files. The next command wakes it.
 
         :raises UnsupportedError: this place cannot
         """
         place = self._the_place()
         if self._supply is not None:
             await self._supply.withdraw()
+        slept = self._slept if self._asleep else None
         await place.suspend()
         await self._let_go(None)
+        self._asleep, self._slept = True, slept
 
     async def resume(self) -> None:
         """Start the place again and attach to it.
@@ -789,11 +777,9 @@ class Sandbox:
         return self._place
 
     def _not_open(self) -> SandboxGone:
-        return SandboxGone(
-            f"the sandbox '{self.name}' is not open here",
-            reason="closed here",
-            hint="Use it inside 'async with', or call open() first.",
-        )
+        from ._describe import not_open
+
+        return not_open(self)
 
 
 def _text(value: object) -> str | None:

@@ -29,7 +29,16 @@ if TYPE_CHECKING:
 
     from ._database import Database
 
-__all__ = ["Lock", "Note", "SandboxRecord", "Store", "check_name", "owner", "owner_state"]
+__all__ = [
+    "TOUCH_EVERY",
+    "Lock",
+    "Note",
+    "SandboxRecord",
+    "Store",
+    "check_name",
+    "owner",
+    "owner_state",
+]
 
 TOUCH_EVERY = 60.0  # seconds; to the minute is enough, and each change has to reach the disk
 
@@ -40,7 +49,8 @@ class SandboxRecord(msgspec.Struct, kw_only=True):
     """What is known of one sandbox.
 
     ``created`` and ``last_used`` are seconds since the epoch. ``owner_pid`` and ``owner_boot`` say which
-    process made it (see ``owner``). ``copied``: its workspace is a copy, which is whole. ``options`` are what
+    process made it (see ``owner``). ``copied``: its workspace is a copy, which is whole. ``ending``: it is
+    being destroyed, so that nobody misses it. ``options`` are what
     it was asked for with, ``settings`` what came of them; ``locator`` is the backend's own.
     """
 
@@ -53,6 +63,7 @@ class SandboxRecord(msgspec.Struct, kw_only=True):
     workspace: str | None = None
     named: bool = False
     copied: bool = False
+    ending: bool = False
     options: dict[str, Any] = msgspec.field(default_factory=dict)
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
     locator: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -214,14 +225,22 @@ class Store:
     def put(self, record: SandboxRecord) -> None:
         """Write a record, in place of any earlier one of that backend and name."""
         check_names(record.backend, record.name)
-        row = (record.backend, record.name, msgspec.json.encode(record).decode(), record.last_used)
+        try:
+            text = msgspec.json.encode(record).decode()
+        except UnicodeEncodeError:
+            raise ConfigError(
+                f"the directory of the sandbox '{record.name}', or HERMES_HOME, has a name that is no UTF-8; "
+                "nothing was started",
+                hint="Rename it, or use --workspace private.",
+            ) from None
+        row = (record.backend, record.name, text, record.last_used)
         with self._file.writing() as db:
             db.execute("INSERT OR REPLACE INTO sandboxes VALUES (?, ?, ?, ?)", row)
 
-    def touch(self, record: SandboxRecord) -> None:
-        """Note that a sandbox is in use now, to the minute. Nothing when its record is gone."""
+    def touch(self, record: SandboxRecord, every: float = TOUCH_EVERY) -> None:
+        """Note that a sandbox is in use now, to the minute or so. Nothing when its record is gone."""
         now = time.time()
-        if 0 <= now - record.last_used < TOUCH_EVERY:
+        if 0 <= now - record.last_used < every:
             return
         record.last_used = now
         row = (now, record.backend, record.name)

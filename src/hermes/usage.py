@@ -31,6 +31,7 @@ __all__ = [
     "read",
     "rows",
     "since",
+    "so_far",
     "total",
     "write",
 ]
@@ -226,6 +227,15 @@ def total(
         key = {"day": row.day, "place": row.place, "sandbox": f"{row.place}/{row.name or row.id}"}[by]
         before, cost = sums.get(key, (0.0, 0.0))
         sums[key] = (before + row.seconds, None if cost is None or row.cost is None else cost + row.cost)
+    return sums
+
+
+def so_far(changes: Iterable[Change], listed: Prices) -> Mapping[tuple[str, str], float | None]:
+    """Return what each sandbox, as (place, id), has cost in all, None where there is no price for it."""
+    sums: dict[tuple[str, str], float | None] = {}
+    for row in rows(changes, listed):
+        before = sums.get((row.place, row.id), 0.0)
+        sums[row.place, row.id] = None if before is None or row.cost is None else before + row.cost
     return sums
 
 

@@ -36,6 +36,7 @@ def detector(*, scanned: str = str(SOURCES)) -> Iterator[list[str]]:
     patch.setattr(blockbuster.BlockingError, "__init__", note)
     # Before each command, and for each declared credential: a thread would take longer than the command does.
     buster.functions["os.stat"].can_block_in("hermes/credentials/_declared.py", "changed")
+    buster.functions["os.stat"].can_block_in("hermes/backends/jail/_watch.py", "_stamps")
     buster.functions["os.stat"].can_block_in("hermes/_travelling.py", "_some")  # for the same reason
     buster.activate()
     try:

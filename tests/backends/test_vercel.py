@@ -45,8 +45,7 @@ def shared() -> Iterator[Emulated]:
 @pytest.fixture
 def cloud(shared: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulated]:
     """An emulator with nothing in it and nothing switched on, which is configured."""
-    for name, value in shared.settings.items():
-        monkeypatch.setenv(name, value)
+    shared.use(monkeypatch)
     yield shared
     shared.ask("/faults", method="DELETE")
     shared.line(delay=0, cut=0)
@@ -331,8 +330,27 @@ def test_a_token_of_oidc_says_whose_it_is_and_when_it_expired(monkeypatch: pytes
     with pytest.raises(BackendError, match="expired 10 minutes ago"):
         asyncio.run(load_backend("vercel").check(load()))
     monkeypatch.setenv("VERCEL_OIDC_TOKEN", "nonsense")
-    with pytest.raises(BackendError, match="VERCEL_TEAM_ID"):
-        asyncio.run(load_backend("vercel").check(load()))
+    for wrong in ("nonsense", "e30.e3.x", "e30.W10.x", f"{token(**claims)[:40]}"):
+        monkeypatch.setenv("VERCEL_OIDC_TOKEN", wrong)
+        with pytest.raises(BackendError, match="VERCEL_OIDC_TOKEN is no token") as caught:
+            asyncio.run(load_backend("vercel").check(load({"vercel": {"team": "t", "project": "p"}})))
+        assert caught.value.code == "backend_unavailable" and wrong not in str(caught.value)
+
+
+async def test_a_snapshot_that_is_not_there_is_told_as_such(cloud: Emulated) -> None:
+    with pytest.raises(BackendError, match="has no snapshot snap_none in this project") as caught:
+        await Sandbox("vercel", approval="off", snapshot="snap_none").open()
+    assert "vercel.snapshot" in str(caught.value) and not await records()
+
+
+async def test_a_stream_that_is_cut_while_the_guest_starts_is_not_a_missing_python(
+    cloud: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.channel.channel.FIRST_PATIENCE", 0.0)
+    await asyncio.to_thread(cloud.fault, "stream_closed", times=50)
+    with pytest.raises(Unreachable) as caught:
+        await Sandbox("vercel", approval="off").open()
+    assert "Python" not in str(caught.value)
 
 
 async def test_a_token_that_is_refused(cloud: Emulated) -> None:
@@ -359,8 +377,9 @@ async def test_quota(cloud: Emulated) -> None:
 
 async def test_a_create_that_hangs_leaves_nothing(cloud: Emulated) -> None:
     await asyncio.to_thread(cloud.fault, "create_hangs")
-    with pytest.raises(Unreachable, match="within 1 s when asked to make a sandbox"):
+    with pytest.raises(BackendError, match="within 1 s when asked to make a sandbox") as caught:
         await Sandbox("vercel", approval="off", config=await configured(deadline=1)).open()
+    assert caught.value.code == "backend_unavailable" and isinstance(caught.value.__cause__, Unreachable)
     assert not await records()
 
 

@@ -21,8 +21,7 @@ TRIP = 2 * ONE_WAY
 @pytest.mark.parametrize("cloud", ["modal", "daytona", "vercel"])
 async def test_from_far_away(cloud: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with emulated(cloud, "--delay", str(ONE_WAY)) as running:
-        for name, value in running.settings.items():
-            monkeypatch.setenv(name, value)
+        running.use(monkeypatch)
         began = time.perf_counter()
         async with Sandbox(cloud, name="far", persistent=True, approval="off", workspace="private") as box:
             cold = time.perf_counter() - began

@@ -10,7 +10,16 @@ import pytest
 from cli._tool import Cli
 
 # Their subject is what is chosen where nobody has chosen.
-UNCHOSEN = ("test_auto", "test_backends", "test_config", "test_config_write", "test_doctor", "test_setup")
+UNCHOSEN = (
+    "test_auto",
+    "test_backends",
+    "test_config",
+    "test_config_write",
+    "test_doctor",
+    "test_setup",
+    "test_setup_images",
+    "test_setup_clouds",
+)
 
 
 @pytest.fixture

@@ -47,6 +47,7 @@ def test_a_jail_where_no_engine_works_said_once_and_pinned(cli: Cli) -> None:
     assert (first.returncode, first.stdout) == (0, b"/workspace\n")
     said = first.stderr.decode()
     assert "auto stands for jail from now on: no container engine works here" in said
+    assert "nothing was" not in said
     assert cli("exec", "true").stderr == b""
     assert "auto stands for jail" in cli.out("config", "get", "sandbox", "--explain")
     assert cli.json("exec", "--json", "true")["backend"] == "jail"
@@ -96,3 +97,19 @@ async def test_nothing_that_isolates_is_an_error_of_the_library_too() -> None:
 def test_what_an_earlier_version_pinned_does_not_count(cli: Cli) -> None:
     Store().pin("local", "earlier")
     assert "auto stands for local" not in cli.out("config", "get", "sandbox", "--explain")
+
+
+@pytest.mark.usefixtures("bwrap")
+def test_setup_keeps_what_was_given_and_nothing_else(cli: Cli) -> None:
+    """Found places are what auto stands for; config.yaml has what was said."""
+    said = cli("setup", "--non-interactive").stderr.decode()
+    assert "auto stands for jail from now on: no container engine works here" in said
+    assert "nothing was" not in said
+    file = cli.home / "config.yaml"
+    assert not file.exists()
+    cli.out("setup", "--non-interactive", "--set", "jail.protect=[deploy]")
+    assert file.read_text().split() == ["jail:", "protect:", "[deploy]"]
+    said = cli("setup", "--non-interactive", "--sandbox", "auto").stderr.decode()
+    assert "sandbox is now auto" in said
+    assert cli.out("config", "get", "sandbox").strip() == "auto"
+    assert "auto stands for jail" in cli.out("config", "get", "sandbox", "--explain")

@@ -59,7 +59,7 @@ def test_the_exit_code_says_whether_the_configured_place_works(cli: Cli) -> None
 
 
 def test_a_state_store_that_cannot_be_read(cli: Cli) -> None:
-    cli.out("exec", "-q", "true")
+    cli.out("exec", "-q", "--sandbox", "local", "true")
     (cli.home / "state" / "state.db").write_text("nothing")
     done = cli("doctor")
     assert done.returncode == 125
@@ -199,3 +199,21 @@ def test_one_that_fails_does_not_keep_the_others(home: Path, monkeypatch: pytest
     names = {one.name: one for one in _checks.checks()}
     assert "Permission denied" in names["space"].message
     assert {"leftovers", "configuration", "kernel"} <= set(names)
+
+
+def test_a_state_store_that_is_damaged_inside_fails(cli: Cli) -> None:
+    """What is asked for first may still be there; the next command would fail all the same."""
+    cli.out("exec", "-q", "--sandbox", "local", "true")
+    cli.out("sandbox", "rm", "--all", "--yes")
+    file = cli.home / "state" / "state.db"
+    size = file.stat().st_size
+    with file.open("r+b") as data:
+        data.seek(4096)
+        data.write(b"\xa5" * (size - 4096))
+    for more in ("-wal", "-shm"):
+        (cli.home / "state" / f"state.db{more}").unlink(missing_ok=True)
+    found = cli("doctor", "--json")
+    assert found.returncode == 125
+    (state,) = [one for one in json.loads(found.stdout)["checks"] if one["name"] == "state"]
+    assert state["level"] == "error"
+    assert str(file) in state["message"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from _containers import IMAGES, PLACES
 from _state import content, sql, store_content
 from cli._tool import Cli, eventually, running
 
@@ -246,3 +247,42 @@ def test_prune_passes_over_what_was_never_used_here(cli: Cli, monkeypatch: pytes
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
     done = cli("sandbox", "prune")
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+def test_suspend_and_resume(cli: Cli) -> None:
+    place = ("--sandbox", PLACES[0], "--image", IMAGES[PLACES[0]])
+    cli.out("exec", "-q", *place, "--name", "mine", "echo kept > file", timeout=60)
+    try:
+        (state,) = cli.json("sandbox", "suspend", "mine", "--json")
+        assert state == {"name": "mine", "backend": PLACES[0], "state": "stopped", "changed": True}
+        assert [one["state"] for one in cli.json("sandbox", "ls", "--json")] == ["stopped"]
+        assert cli.out("sandbox", "suspend", "mine") == "mine: was not running\n"
+        assert cli.out("sandbox", "resume", "mine") == "mine: resumed\n"
+        assert [one["state"] for one in cli.json("sandbox", "ls", "--json")] == ["running"]
+        assert cli.json("sandbox", "resume", "mine", "--json")[0]["changed"] is False
+        assert cli.out("exec", "-q", *place, "--name", "mine", "cat file") == "kept\n"
+        # What runs there is not ended unasked.
+        cli.out("jobs", "start", "-q", *place, "--name", "mine", "sleep 100")
+        done = cli("sandbox", "suspend", "mine")
+        assert done.returncode == 125
+        assert "there is nobody to ask: give --yes" in done.stderr.decode()
+        assert "'mine' was not suspended: something runs there" in done.stderr.decode()
+        assert [one["state"] for one in cli.json("sandbox", "ls", "--json")] == ["running"]
+        # One that is not there does not keep the others.
+        done = cli("sandbox", "suspend", "--yes", "nothing", "mine")
+        assert (done.returncode, done.stdout) == (123, b"mine: suspended\n")
+        assert cli.out("exec", "-q", *place, "--name", "mine", "cat file") == "kept\n"
+    finally:
+        cli.out("sandbox", "rm", "mine", timeout=60)
+    assert cli("sandbox", "resume", "mine").returncode == 123
+
+
+def test_suspend_where_that_cannot_be(cli: Cli) -> None:
+    cli.out("exec", "-q", "--name", "mine", "true")
+    done = cli("sandbox", "suspend", "mine")
+    assert done.returncode == 125
+    said = done.stderr.decode()
+    assert "the local backend cannot do suspend; nothing was stopped" in said
+    assert "'hermes sandbox rm' ends it" in said
+    assert cli.json("sandbox", "ls", "--json")[0]["state"] == "running"

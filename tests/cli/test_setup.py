@@ -196,6 +196,21 @@ def test_singularity(cli: Cli) -> None:
     assert "Debian" in cli.out("exec", "-q", "cat /etc/os-release")
 
 
+def test_jail(cli: Cli) -> None:
+    with setup(cli) as talk:
+        talk.sees(ISOLATION)
+        talk.types()
+        talk.sees("7) I work on this machine, and it has no docker: jail")
+        talk.sees("Number [1]:")
+        talk.types("7")
+        talk.sees("Recommended: jail. Commands run here, as you, and see nothing of yours")
+        talk.sees("Place [jail]:")
+        talk.types()
+        talk.proof()
+    assert written(cli)["sandbox"] == "jail"
+    assert cli("exec", "-q", f"ls {cli.home}").returncode != 0
+
+
 def test_local_only_when_it_is_understood(cli: Cli) -> None:
     with setup(cli) as talk:
         talk.sees(ISOLATION)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -15,12 +15,14 @@ import pytest_asyncio
 
 import hermes
 from _containers import IMAGES, PLACES
+from _emulators import Emulated, emulated
 from _ssh import near
 from hermes.config import Config
 
 Open = Callable[..., Coroutine[Any, Any, hermes.Sandbox]]
 
-BACKENDS = ("local", *PLACES, "singularity", "ssh")
+CLOUDS = ("modal", "daytona", "vercel")
+BACKENDS = ("local", *PLACES, "singularity", "ssh", "jail", *CLOUDS)
 
 
 def options(place: str) -> dict[str, Any]:
@@ -37,13 +39,64 @@ def options(place: str) -> dict[str, Any]:
 
 def declared(**settings: Any) -> Config:
     """Return a configuration that declares something, and asks nobody."""
-    return msgspec.convert({"approvals": {"mode": "off"}, "credentials": settings}, Config)
+    return msgspec.convert(plain(settings), Config)
+
+
+def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the same as what a file would say, with what the environment says of the clouds."""
+    found: dict[str, Any] = {"approvals": {"mode": "off"}, "credentials": dict(settings)}
+    for section, key, name in (
+        ("vercel", "team", "VERCEL_TEAM_ID"),
+        ("vercel", "project", "VERCEL_PROJECT_ID"),
+        ("vercel", "api_url", "HERMES_VERCEL_API_URL"),
+        ("daytona", "api_url", "DAYTONA_API_URL"),
+    ):
+        if name in os.environ:
+            found.setdefault(section, {})[key] = os.environ[name]
+    return found
+
+
+class Cloud(NamedTuple):
+    """An emulated cloud: ``record`` is the file that has all that calls said, ``folder`` that of its files."""
+
+    emulator: Emulated
+    record: Path
+    folder: Path
+
+
+@pytest.fixture(scope="package")
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Cloud]]:
+    """Returns the emulator of a cloud, which is started when it is first needed."""
+    with contextlib.ExitStack() as stack:
+        running: dict[str, Cloud] = {}
+
+        def start(name: str) -> Cloud:
+            if name not in running:
+                record = tmp_path_factory.mktemp(name) / "record"
+                one = stack.enter_context(emulated(name, "--record", str(record)))
+                running[name] = Cloud(one, record, Path(one.ask("/")["folder"]))
+            return running[name]
+
+        yield start
 
 
 @pytest.fixture(params=BACKENDS)
-def place(request: pytest.FixtureRequest) -> str:
+def place(
+    request: pytest.FixtureRequest, clouds: Callable[[str], Cloud], monkeypatch: pytest.MonkeyPatch
+) -> str:
     """The name of a backend that works here."""
-    return str(request.param)
+    name = str(request.param)
+    if name in CLOUDS:
+        pytest.importorskip(name)
+        for key, value in clouds(name).emulator.settings.items():
+            monkeypatch.setenv(key, value)
+    return name
+
+
+@pytest.fixture
+def cloud(place: str, clouds: Callable[[str], Cloud]) -> Cloud | None:
+    """The emulator of the place, None where that is no cloud."""
+    return clouds(place) if place in CLOUDS else None
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ import pytest
 import hermes
 from _containers import IMAGES
 
-from .conftest import Open, declared, keep, options
+from .conftest import CLOUDS, Cloud, Open, declared, keep, options, plain
 
 VARIABLE = "PLANTED_VARIABLE"
 IN_VARIABLE = "planted-in-the-variable-" + os.urandom(8).hex()
@@ -29,6 +29,11 @@ IN_FILE = "planted-in-the-file-" + os.urandom(8).hex()
 UNDECLARED = "planted-undeclared-" + os.urandom(8).hex()
 ALL = (IN_VARIABLE, IN_FILE, UNDECLARED)
 PATTERN = re.compile("|".join(ALL).encode())
+# What a command finds in its whole place, but for the kernel's directories and what came with the system. No
+# file has the search itself, which is not written as it is searched for.
+EVERYWHERE = "grep -rlas --devices=skip --exclude-dir={proc,sys,usr,opt} " + " ".join(
+    f"-e {one[:8]}''{one[8:]}" for one in ALL
+)
 
 
 def in_files(*folders: str | Path, besides: tuple[str, ...] = ()) -> list[str]:
@@ -49,8 +54,8 @@ def in_files(*folders: str | Path, besides: tuple[str, ...] = ()) -> list[str]:
 CLIENT = """
 import asyncio, json, sys, msgspec, hermes
 from hermes.config import Config
-place, options, name = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
-config = msgspec.convert({"approvals": {"mode": "off"}, "credentials": {"env": [name]}}, Config)
+place, options, name, settings = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3], json.loads(sys.argv[4])
+config = msgspec.convert(settings, Config)
 
 async def main():
     async with hermes.Sandbox(place, name="planted", config=config, **options) as box:
@@ -97,9 +102,25 @@ def told_by_engine(place: str) -> list[str]:
     return [f"{place}: {one.decode()}" for one in PATTERN.findall(text.stdout + text.stderr)]
 
 
+async def inside(box: hermes.Sandbox, *but: str) -> list[str]:
+    """Return the files of the whole place that have one, but for those that are declared to."""
+    found = (await box.exec(f"{EVERYWHERE} /")).text.splitlines()
+    return [f"inside: {path}" for path in found if not path.startswith(but)]
+
+
+def in_cloud(cloud: Cloud | None) -> list[str]:
+    """Return where one is in what a cloud was told, and in its files: roots and snapshots. Blocks."""
+    return in_files(cloud.record.parent, cloud.folder) if cloud is not None else []
+
+
 @pytest.mark.timeout(120)
 async def test_it_is_nowhere_else(
-    place: str, own: Path, open_in: Open, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    place: str,
+    cloud: Cloud | None,
+    own: Path,
+    open_in: Open,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv(VARIABLE, IN_VARIABLE)
     monkeypatch.setenv("PLANTED_ELSE", UNDECLARED)
@@ -135,7 +156,9 @@ async def test_it_is_nowhere_else(
     # A client that is killed in the middle of a command, and another that goes on.
     await box.close()
     crashing = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", CLIENT, place, json.dumps(options(place)), VARIABLE), stdout=subprocess.PIPE
+        *(sys.executable, "-c", CLIENT, place, json.dumps(options(place)), VARIABLE),
+        json.dumps(plain({"env": [VARIABLE]})),
+        stdout=subprocess.PIPE,
     )
     assert crashing.stdout is not None
     assert await crashing.stdout.readline() == b"[redacted]\n"
@@ -150,10 +173,24 @@ async def test_it_is_nowhere_else(
     leaks += await asyncio.to_thread(in_processes, marks)
     leaks += await asyncio.to_thread(told_by_engine, place)
     leaks += await asyncio.to_thread(in_files, own, besides=(str(planted),))
+    leaks += await asyncio.to_thread(in_cloud, cloud)
+    if place not in ("local", "ssh"):
+        assert (await box.exec("cat $HERMES_CREDENTIALS/planted >/tmp/copied")).exit_code == 0
+        found = await inside(box, there)
+        assert "inside: /tmp/copied" in found, "the search does not work"
+        leaks += [one for one in found if not one.endswith("/tmp/copied")]
+        await box.exec("rm /tmp/copied")
     if place in ("local", "ssh"):  # the same machine, so all that the guest has can be looked at
         leaks += await asyncio.to_thread(
             in_files, guest["run_dir"], guest["state_dir"], besides=(os.path.join(there, ""),)
         )
+    if box.describe()["suspend"] and place not in ("local", "ssh"):
+        await box.suspend()
+        leaks += await asyncio.to_thread(told_by_engine, place)
+        leaks += await asyncio.to_thread(in_cloud, cloud)
+        leaks += await asyncio.to_thread(in_files, *glob.glob("/dev/shm/hermes-*"))
+        await box.resume()
+        assert "[redacted]" in (await box.exec("cat $HERMES_CREDENTIALS/planted")).text
     await box.destroy()
 
     # Afterwards only where they were planted.
@@ -165,6 +202,33 @@ async def test_it_is_nowhere_else(
     home = os.path.expanduser(f"~{options(place).get('user', '')}")
     left += glob.glob(f"{home}/.hermes-sandboxes") + glob.glob("/var/tmp/hermes-*")
     leaks += await asyncio.to_thread(in_files, *left, besides=(str(planted),))
+    leaks += await asyncio.to_thread(in_cloud, cloud)
     said = capfd.readouterr()
     leaks += [f"printed: {text}" for text in said if PATTERN.search(text.encode())]
     assert leaks == []
+
+
+@pytest.mark.parametrize("place", CLOUDS, indirect=True)
+async def test_what_a_provider_keeps_by_itself(
+    place: str, cloud: Cloud, own: Path, open_in: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sandbox that is left with all in it is put to sleep by its provider, and its files are kept."""
+    monkeypatch.setenv(VARIABLE, IN_VARIABLE)
+    await asyncio.to_thread(keep, own / "credentials" / "planted", IN_FILE)
+    more = {"persistent": True} if place != "daytona" else {}
+    box = await open_in(place, name="kept", config=declared(env=[VARIABLE]), **more)
+    mark = os.urandom(8).hex()
+    result = await box.run(f"echo {mark} >~/mark; sync; echo ${VARIABLE}; cat $HERMES_CREDENTIALS/planted")
+    assert result.redacted == 2
+    await box.start("sleep 1000")
+    await box.close()
+    cloud.emulator.advance(3 * 3600)
+    await asyncio.sleep(1)
+    kept = await asyncio.to_thread(glob.glob, f"{cloud.folder}/**/mark", recursive=True)
+    assert [one for one in kept if await asyncio.to_thread(Path(one).read_text) == f"{mark}\n"], (
+        "nothing was kept"
+    )
+    assert await asyncio.to_thread(in_cloud, cloud) == []
+    assert box.id.encode() in await asyncio.to_thread(cloud.record.read_bytes)
+    again = await open_in(place, name="kept", config=declared(env=[VARIABLE]), **more)
+    assert (await again.run("cat ~/mark; cat $HERMES_CREDENTIALS/planted")).text == f"{mark}\n[redacted]"

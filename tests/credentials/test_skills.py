@@ -325,8 +325,7 @@ async def test_one_that_slept_gets_what_is_new(
     (hermes_home / "credentials" / "token").chmod(0o600)
     search = "grep -rl --exclude-dir=proc --exclude-dir=sys secret-of-the-sand''box ~ /tmp /var /run /dev/shm"
     with emulated("modal") as running:
-        for name, value in running.settings.items():
-            monkeypatch.setenv(name, value)
+        running.use(monkeypatch)
         config = settings(credentials={"redact": "off"})
         box = await open_in("modal", name=skill, workspace="private", config=config)
         path = f"~/.hermes/skills/{skill}"

@@ -26,8 +26,7 @@ def server() -> Iterator[Emulated]:
 @pytest.fixture
 def cloud(server: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     """An app of the emulated Modal. Its sandboxes are ended afterwards."""
-    for name, value in server.settings.items():
-        monkeypatch.setenv(name, value)
+    server.use(monkeypatch)
     with modal.Client.from_credentials(
         server.settings["MODAL_TOKEN_ID"], server.settings["MODAL_TOKEN_SECRET"]
     ) as client:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
+import pty
+import re
 import signal
+import struct
 import subprocess
+import termios
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO, Literal
 
 from hermes.config import environment
 from hermes.errors import BackendError, Unreachable
@@ -17,6 +23,8 @@ from hermes.errors import BackendError, Unreachable
 from ._stream import in_thread
 
 __all__ = ["Done", "run_client"]
+
+_ESCAPES = re.compile(rb"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @dataclass(frozen=True)
@@ -41,18 +49,20 @@ async def run_client(
     env: Mapping[str, str] | None = None,
     stdin: bytes | None = None,
     on_line: Callable[[str], None] | None = None,
+    terminal: Literal["out", "err"] | None = None,
 ) -> Done:
     """Run a program and return how it ended. It is killed, with what it started, when nobody waits any more.
 
     :param argv: the program and its arguments; never a secret
     :param timeout: seconds
     :param on_line: gets each line that it prints, on either stream, as it comes
+    :param terminal: the stream that is a terminal for it, so that it tells how far it is; needs *on_line*
     :raises BackendError: code ``backend_unavailable``; there is no such program, or it cannot be started
     :raises Unreachable: it did not end in time; what it was asked to do may have happened
     """
     program = os.path.basename(argv[0])
     try:
-        process = await in_thread(lambda: _start(argv, env), _abandon)
+        process = await in_thread(lambda: _start(argv, env, terminal), _abandon)
     except OSError as error:
         raise BackendError(
             f"cannot start '{program}': {error.strerror or error}",
@@ -76,15 +86,33 @@ async def run_client(
             _kill(process)
 
 
-def _start(argv: Sequence[str], env: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        list(argv),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment() if env is None else dict(env),
-        start_new_session=True,
-    )
+def _start(
+    argv: Sequence[str], env: Mapping[str, str] | None, terminal: Literal["out", "err"] | None
+) -> subprocess.Popen[bytes]:
+    ours, theirs = pty.openpty() if terminal else (-1, subprocess.PIPE)
+    try:
+        if terminal:
+            fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=theirs if terminal == "out" else subprocess.PIPE,
+            stderr=theirs if terminal == "err" else subprocess.PIPE,
+            env=environment() if env is None else dict(env),
+            start_new_session=True,
+        )
+    except BaseException:
+        if terminal:
+            os.close(ours)
+        raise
+    finally:
+        if terminal:
+            os.close(theirs)
+    if terminal == "out":
+        process.stdout = open(ours, "rb", buffering=0)  # noqa: SIM115
+    elif terminal == "err":
+        process.stderr = open(ours, "rb", buffering=0)  # noqa: SIM115
+    return process
 
 
 def _wait(
@@ -97,20 +125,37 @@ def _wait(
     process.stdin.close()
     lines: dict[str, list[str]] = {"out": [], "err": []}
 
-    def follow(name: str, stream: object) -> None:
-        for raw in stream:  # type: ignore[attr-defined]
+    def follow(name: str, stream: Iterable[bytes]) -> None:
+        for raw in stream:
             line = raw.decode("utf-8", "replace")
             lines[name].append(line)
             told(line.rstrip())
 
-    other = threading.Thread(target=follow, args=("err", process.stderr), daemon=True)
+    other = threading.Thread(target=follow, args=("err", _lines(process.stderr)), daemon=True)
     other.start()
-    follow("out", process.stdout)
+    follow("out", _lines(process.stdout))
     other.join()
     code = process.wait()
     process.stdout.close()
     process.stderr.close()
     return Done(code, "".join(lines["out"]), "".join(lines["err"]))
+
+
+def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+    """Yield the lines of a pipe. From a terminal each state of a line that is written over counts as one."""
+    if not stream.isatty():
+        yield from stream
+        return
+    rest = b""
+    while True:
+        try:
+            data = os.read(stream.fileno(), 65536)
+        except OSError:  # nobody has the other end any more
+            data = b""
+        *whole, rest = re.split(rb"[\r\n]+", _ESCAPES.sub(b"", rest + data))
+        yield from (line + b"\n" for line in (whole if data else [*whole, rest]) if line)
+        if not data:
+            return
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -8,13 +8,16 @@ import socket
 import stat
 import struct
 import sys
+from collections.abc import Callable
 
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 
 CONNECT_SECONDS = 5
 
 
-def connect_guest(run_dir: str, name: str, uid: int) -> socket.socket:
+def connect_guest(
+    run_dir: str, name: str, uid: int, met: Callable[[int], None] | None = None
+) -> socket.socket:
     """Return a non-blocking socket that is connected to ``name`` in ``run_dir``. Blocks, for a few seconds
     at most.
 
@@ -23,6 +26,7 @@ def connect_guest(run_dir: str, name: str, uid: int) -> socket.socket:
     connection is made to the very file that was looked at, so that swapping it meanwhile achieves nothing.
     The path may have any length.
 
+    :param met: told the number of the process that serves it
     :raises SandboxGone: nobody serves a socket there
     :raises Unreachable: there is a socket, but its server does not accept
     :raises BackendError: code ``unsafe_socket``; one of these checks failed, and nothing was sent
@@ -48,9 +52,11 @@ def connect_guest(run_dir: str, name: str, uid: int) -> socket.socket:
     finally:
         os.close(directory)
     try:
-        server = _peer_uid(sock)
-        if server is not None and server != uid:
-            raise _unsafe(where, f"user {server} serves it, not {uid}")
+        peer = _peer(sock)
+        if peer is not None and peer[1] != uid:
+            raise _unsafe(where, f"user {peer[1]} serves it, not {uid}")
+        if peer is not None and met is not None:
+            met(peer[0])
         sock.setblocking(False)
     except BaseException:
         sock.close()
@@ -103,12 +109,13 @@ def _limit(sock: socket.socket, seconds: int) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", seconds, 0))
 
 
-def _peer_uid(sock: socket.socket) -> int | None:
-    """Return the user whose process listens at the other end, or None where the system does not tell."""
+def _peer(sock: socket.socket) -> tuple[int, int] | None:
+    """Return process and user that listen at the other end, or None where the system does not tell."""
     option = getattr(socket, "SO_PEERCRED", None)
     if option is None:
         return None
-    return int(struct.unpack("iIi", sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("iIi")))[1])
+    pid, uid, _ = struct.unpack("iIi", sock.getsockopt(socket.SOL_SOCKET, option, struct.calcsize("iIi")))
+    return pid, uid
 
 
 def _gone(where: str) -> SandboxGone:

@@ -24,7 +24,16 @@ for family,bits,dst in {routes!r}:
     s.send(struct.pack('IHHII',16+len(body),24,0x605,1,0)+body)
     code=-struct.unpack('i',s.recv(4096)[16:20])[0]
     if code and code!=errno.EEXIST and family==2:sys.exit(errno.errorcode.get(code,str(code)))
+try:s=socket.socket(socket.AF_NETLINK,socket.SOCK_RAW,6)
+except OSError:sys.exit()
+for family,bits,dst in {routes!r}:
+    body=dst.ljust(16,b'\\0')+bytes(24)+struct.pack('HBBB3xiI',family,bits,0,0,0,0)
+    body+=b'\\xff'*32+bytes(64)+struct.pack('IIBBBB4x',0,0,1,1,0,0)
+    s.send(struct.pack('IHHII',16+len(body),19,0x605,1,0)+body)
+    s.recv(4096)
 """
+# A packet that names its device goes past the routes, and not past a policy for what goes out, where the
+# kernel has those.
 
 
 # The same where no route can be forbidden, as in gVisor: the addresses become the container's own. One to

@@ -47,6 +47,7 @@ __all__ = [
     "Encoding",
     "GuestDirs",
     "Isolation",
+    "Measure",
     "Network",
     "PlaceState",
     "Shown",
@@ -57,6 +58,7 @@ Isolation = Literal["none", "container", "vm", "remote"]
 Network = Literal["on", "off", "internal", "host"]
 WorkspaceKind = Literal["private", "here", "path"]
 Encoding = Literal["binary", "text"]
+Measure = Callable[[int, "int | None", Literal["bytes", "steps"]], None]
 PlaceState = Literal["running", "stopped", "gone"]
 
 
@@ -226,6 +228,9 @@ class Backend(ABC):
     snapshot_ends: ClassVar[bool] = False
     """Whether :meth:`snapshot` ends all that runs in the place, which runs again when it returns."""
 
+    rouses: ClassVar[bool] = False
+    """Whether connecting lets a guest go on that a command stopped: then a short silence is reason to."""
+
     paid: ClassVar[bool] = False
     """Whether each second costs money while it is there: a single command does not leave one behind then."""
 
@@ -236,10 +241,13 @@ class Backend(ABC):
         """Make the backend of one sandbox.
 
         Its ``progress`` may be replaced: it gets a line for people about what takes long, such as a pull.
+        So may its ``measure``, by what somebody watches: it gets how far that is, and of how much where
+        that is known, in ``bytes`` or ``steps``.
         """
         self.spec = spec
         self.config = config
         self.progress: Callable[[str], None] = lambda line: None
+        self.measure: Measure | None = None
 
     @classmethod
     @abstractmethod
@@ -317,6 +325,13 @@ class Backend(ABC):
         :raises BackendError: it cannot be had
         """
         return "ready; nothing has to be prepared"
+
+    async def pin(self) -> dict[str, Any]:
+        """Return the settings that name exactly what :meth:`prepare` got, where the present ones do not.
+
+        They are written to the configuration, so that what runs here stays what was proved to work.
+        """
+        return {}
 
     async def examine(self) -> list[str]:
         """Return what ``hermes doctor`` says of a place that works, one line each. Starts nothing.
@@ -478,6 +493,17 @@ class Backend(ABC):
         """
         return None
 
+    def still(self) -> bool:
+        """Whether nothing of this machine that the place keeps from its commands can have changed.
+
+        Asked on the event loop before and after each command, so it may take microseconds.
+        """
+        return True
+
+    async def mend(self) -> list[str]:
+        """Protect anew what changed, after :meth:`still` said no; return what people have to know of it."""
+        return []
+
     def session_env(self) -> Mapping[str, str] | None:
         """The environment that a new session starts from, or None for that of the guest's own process.
 
@@ -502,6 +528,13 @@ class Backend(ABC):
     async def let_go(self) -> None:
         """Close what was kept open of the last look at a place that is not going to be used."""
         return None
+
+    async def lost(self) -> str:
+        """Say what is lost with a place that :meth:`find` has just called gone, as in "its files are lost".
+
+        Empty where a ``create`` with the same id has the files again, or there never were any.
+        """
+        return ""
 
     async def left(self) -> None:
         """Do what is needed so that nothing is lost of a place with a name when its client has left it.
@@ -547,8 +580,9 @@ class Backend(ABC):
         return []
 
     def _unsupported(self, what: str, hint: str) -> UnsupportedError:
+        done = {"suspend": "stopped", "resume": "started", "snapshot": "kept"}.get(what, "started")
         return UnsupportedError(
-            f"the {self.name} backend cannot do {what}; nothing was started",
+            f"the {self.name} backend cannot do {what}; nothing was {done}",
             hint=hint or None,
             context={"backend": self.name},
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from ._connect import connect_guest
@@ -22,13 +23,21 @@ class SocketChannel(Channel):
     :param run_dir: the directory, as a path on this machine; the hostile side may write into it
     :param name: the socket's name in it
     :param uid: the user, in this machine's numbering, who must own the directory, the socket and its server
+    :param met: told the number of the process that serves it, in a thread
     """
 
     encoding: Encoding = "binary"
 
-    def __init__(self, run_dir: str | Path, name: str = "guest.sock", *, uid: int) -> None:
+    def __init__(
+        self,
+        run_dir: str | Path,
+        name: str = "guest.sock",
+        *,
+        uid: int,
+        met: Callable[[int], None] | None = None,
+    ) -> None:
         super().__init__()
-        self._where = (str(run_dir), name, uid)
+        self._where = (str(run_dir), name, uid, met)
         self._lost = asyncio.Event()
 
     async def _open(self) -> None:

@@ -41,6 +41,7 @@ PING_EVERY = 15.0
 SILENCE = 45.0
 LATE = 5.0  # seconds after a command's time limit in which its result should be here
 LATE_SILENCE = 10.0  # then a guest that is well says something within these
+STOPPED = 3.0  # seconds of silence after which a guest that connecting can wake counts as stopped
 BOOT_TIMEOUT = 60.0
 HELLO_TIMEOUT = 20.0
 NO_GREETING = "its guest does not answer"
@@ -233,6 +234,7 @@ class _Wire:
         self.closed = False
         self.ended = asyncio.Event()
         self.heard = time.monotonic()
+        self.asked = 0.0  # when it was pinged, if nothing was heard since
         self._channel = channel
 
     def on_data(self, data: bytes) -> None:
@@ -566,15 +568,21 @@ class Channel:
             self._reconnecting = False
 
     async def _keep_alive(self) -> None:
+        rouses = self._backend.rouses
         while True:
-            await asyncio.sleep(LATE_SILENCE / 2 if self._late() else PING_EVERY)
-            wire = self._wire
-            if wire is None:
+            every = LATE_SILENCE / 2 if self._late() else PING_EVERY
+            await asyncio.sleep(STOPPED / 2 if rouses else every)
+            wire, now = self._wire, time.monotonic()
+            if wire is None or (rouses and not self.waits and now - wire.heard < every):
                 continue
-            silence = LATE_SILENCE if self._late() else SILENCE
-            if time.monotonic() - wire.heard > silence:
+            silence, since = LATE_SILENCE if self._late() else SILENCE, wire.heard
+            if rouses:
+                silence, since = STOPPED, wire.asked if wire.asked > wire.heard else now
+            if now - since > silence:
                 wire.fail(f"nothing was heard for {silence:g} s")
             else:
+                if wire.asked <= wire.heard:
+                    wire.asked = now
                 self._link.control(PING)
                 self._flush()
 

@@ -56,6 +56,7 @@ def checks() -> list[Check]:
         _kernel,
         _namespaces,
         _clock,
+        _home,
         _space,
         _leftovers,
         _others,
@@ -234,10 +235,22 @@ def _kept(state: Path) -> Iterator[float]:
                     yield path.stat().st_mtime
 
 
-def _space() -> Iterator[Check]:
-    path = home()
+def _home() -> Iterator[Check]:
+    path = _nearest(home())
+    if not os.access(path, os.W_OK | os.X_OK):
+        said = f"{path} cannot be written, so nothing can be kept in {home()}"
+        yield Check(name="home", level="error", message=said, remedy="export HERMES_HOME=DIRECTORY")
+
+
+def _nearest(path: Path) -> Path:
+    """Return the path, or the closest one above it that there is."""
     while not path.exists():
         path = path.parent
+    return path
+
+
+def _space() -> Iterator[Check]:
+    path = _nearest(home())
     free = shutil.disk_usage(path).free
     level: Level = "ok" if free >= LEAST_SPACE else "warning"
     yield Check(
@@ -250,7 +263,13 @@ def _space() -> Iterator[Check]:
 
 def _leftovers() -> Iterator[Check]:
     problems: list[str] = []
-    records = Store().all(problems)
+    try:
+        records = Store().all(problems)
+    except HermesError as error:
+        said, file = f"{error.message}. {error.hint or ''}".strip(), home() / "state" / "state.db"
+        remedy = f"sqlite3 {shlex.quote(str(file))} .recover" if "malformed" in error.message else ""
+        yield Check(name="state", level="error", message=said, remedy=remedy)
+        return
     for problem in problems:
         yield Check(name="leftovers", level="warning", message=problem)
     dead = [one for one in records if not one.named and owner_state(one) == "dead"]

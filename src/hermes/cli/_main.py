@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import signal
 import sys
@@ -28,6 +29,9 @@ COMMANDS = {
     "fleet": "fleet",
     "files": "files",
     "workspace": "workspace",
+    "diff": "diff",
+    "apply": "apply",
+    "discard": "discard",
     "sandbox": "sandbox",
     "setup": "setup",
     "backends": "backends",
@@ -95,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         warnings.showwarning = _warned
     settings = Globals(closed_stdin=_occupy())
+    if argv is None and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal of old cannot show
     code = FAILED
     try:
         result = typer.main.get_command(app).main(
@@ -113,10 +119,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = 130
     except BrokenPipeError:
         code = 141
+    except SystemExit as error:
+        # click's own answer to a reader that has gone is 1, which says nothing.
+        gone = isinstance(error.__context__, BrokenPipeError)
+        code = 141 if gone else error.code if isinstance(error.code, int) else 0
     except OSError as error:
-        report(
-            HermesError(f"the output could not be written: {error.strerror or error}"), debug=settings.debug
-        )
+        what = str(error.filename or "the output could not be written")
+        report(HermesError(f"{what}: {error.strerror or error}"), debug=settings.debug)
     except Exception as error:
         report(error, debug=settings.debug)
     code = _flush(code)

@@ -108,6 +108,13 @@ def _places(incomplete: str) -> list[str]:
     return [name for name in survey.places() if name.startswith(incomplete)]
 
 
+def sandboxes(incomplete: str) -> list[str]:
+    """Return the names of the sandboxes that there are, for completion."""
+    from hermes.state import Store
+
+    return sorted({one.name for one in Store().all([]) if one.name.startswith(incomplete)})
+
+
 Place = Annotated[
     str | None,
     typer.Option(
@@ -121,7 +128,10 @@ Place = Annotated[
 Name = Annotated[
     str | None,
     typer.Option(
-        "--name", metavar="NAME", help="The sandbox's name. Default: made from the current directory."
+        "--name",
+        metavar="NAME",
+        help="The sandbox's name. Default: made from the current directory.",
+        autocompletion=sandboxes,
     ),
 ]
 Remove = Annotated[
@@ -137,10 +147,17 @@ NetworkOption = Annotated[
     str | None,
     typer.Option("--network", metavar="on|off|internal|host", help="What of the network can be reached."),
 ]
+Gpu = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu", metavar="GPU", help="A GPU: all, or as the place names it, such as A100 or H100:2."
+    ),
+]
 Recreate = Annotated[
     bool,
     typer.Option(
-        "--recreate", help="Make the sandbox anew if it was made with other settings; its files stay."
+        "--recreate",
+        help="Make the sandbox anew if it was made with other settings (its files stay), or is gone.",
     ),
 ]
 Settings = Annotated[

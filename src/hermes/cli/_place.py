@@ -64,13 +64,18 @@ def choose(
     here: bool = False,
     image: str | None = None,
     network: str | None = None,
+    gpu: str | None = None,
     recreate: bool = False,
     settings: list[str] | None = None,
     budget: str | None = None,
+    session: str | None = None,
+    alone: bool = False,
 ) -> Chosen:
     """Settle place and sandbox from the options, the configuration and the current directory.
 
     :param place: ``BACKEND[:HOST]``, None for the configured one
+    :param session: the session that a command is for
+    :param alone: it is for a command that ends with us, which may have a sandbox for itself
     :raises ConfigError: options that contradict each other, or a directory that no longer exists
     """
     if unnamed and name is not None:
@@ -93,19 +98,51 @@ def choose(
         # By its path, so that the sandbox keeps its directory when it is used from another one.
         wanted = _directory()
     default = name is None and not unnamed
+    if default and alone and backend == "modal" and config.modal.reuse == "command":
+        if session is not None:
+            raise ConfigError(
+                "--session needs a sandbox that stays, and modal.reuse is 'command'; nothing was run",
+                hint="Say --name, or --set modal.reuse=session.",
+            )
+        default = False
+    if default:
+        name = default_name(wanted, host)
+        if session is not None and backend == "modal" and config.modal.reuse == "session":
+            name += f".{session}"
     return Chosen(
         config=config,
         backend=backend,
-        name=default_name(wanted, host) if default else name,
+        name=name,
         workspace=wanted,
         options={
             **({"host": host} if host else {}),
             **({"image": image} if image else {}),
+            **(_gpu(backend, gpu) if gpu else {}),
             **({"recreate": True} if recreate else {}),
             **({"budget": budget} if budget else {}),
         },
         default_name=default,
         why_auto=why,
+    )
+
+
+def _gpu(backend: str, wanted: str) -> dict[str, Any]:
+    """Return the option of a place that gives a sandbox this GPU."""
+    if backend == "modal":
+        return {"gpu": wanted}
+    if backend in ("docker", "podman") and (wanted == "all" or wanted.isdecimal() or "=" in wanted):
+        return {"gpus": wanted}
+    if backend == "singularity" and wanted == "all":
+        return {"nv": True}
+    if backend in ("docker", "podman", "singularity"):
+        job = " A job of SLURM: --set singularity.slurm.gpus=1"
+        raise ConfigError(
+            f"{backend} gives a sandbox GPUs of this machine, and cannot choose '{wanted}'; nothing was run",
+            hint="Say --gpu all" + ("." + job if backend == "singularity" else ", a number, or device=0."),
+        )
+    raise ConfigError(
+        f"{backend} gives a sandbox no GPU of its own; nothing was run",
+        hint="Modal has them by their kind; docker, podman and singularity those of this machine: --gpu all.",
     )
 
 

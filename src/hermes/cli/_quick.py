@@ -45,7 +45,7 @@ def quick(argv: "Sequence[str]") -> "int | None":
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
-    except (OSError, AttributeError):
+    except (OSError, ValueError, AttributeError):
         return None  # the whole command line knows what to do about it
     return 0
 
@@ -68,7 +68,10 @@ def _place() -> str | None:
     """Return ``sandbox`` of a config.yaml that was found right before; None where anything else has a say."""
     if any(name in os.environ for name in VARIABLES.split()):
         return None
-    folder = here = os.getcwd()
+    try:
+        folder = here = os.getcwd()
+    except OSError:
+        return None
     while True:
         if os.path.lexists(os.path.join(folder, ".hermes.yaml")):
             return None

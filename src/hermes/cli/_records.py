@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from hermes import backends, places
+from hermes.backends._leftovers import surplus
 from hermes.config import Config, load
-from hermes.errors import ConfigError, HermesError, SandboxGone
+from hermes.errors import ConfigError, HermesError, SandboxGone, Unreachable
 from hermes.places import place_of
 from hermes.state import SandboxRecord, Store, owner_state
 
 from ._place import Chosen
+from ._status import working
+from ._text import plural
 
 State = Literal["running", "gone", "stopped", "unreachable"]
-LOOK_SECONDS = 15.0
+LOOK_SECONDS = 12.0
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A record, and what its place says now; ``why`` is for people, when it could not be told."""
+    """A record, and what its place says now; ``why`` is for people, when it could not be told.
+
+    ``lost`` says what is lost with one that is gone, ``silent`` that there was no answer.
+    """
 
     record: SandboxRecord
     state: State
     why: str = ""
+    lost: str = ""
+    silent: bool = False
 
 
 def chosen_for(record: SandboxRecord) -> Chosen:
@@ -89,16 +98,79 @@ async def _look(record: SandboxRecord, config: Config) -> Seen:
         place = place_of(record, config)
         async with asyncio.timeout(LOOK_SECONDS):
             state = await place.look(record.locator)
+            lost = await place.lost() if state == "gone" else ""
     except TimeoutError:
-        return Seen(record, "unreachable", f"no answer within {LOOK_SECONDS:g} s")
+        return Seen(record, "unreachable", f"no answer within {LOOK_SECONDS:g} s", silent=True)
     except HermesError as error:
-        return Seen(record, "unreachable", str(error))
-    return Seen(record, state)
+        return Seen(record, "unreachable", str(error), silent=isinstance(error, Unreachable))
+    return Seen(record, state, lost=lost)
+
+
+def unapplied(record: SandboxRecord) -> int:
+    """Return how many files of a project were changed in a sandbox, and are changed in it alone. Blocks."""
+    if record.backend != "jail":
+        return 0
+    from ._layer import unapplied
+
+    return unapplied(record)
+
+
+def check_applied(record: SandboxRecord) -> None:
+    """Check that nothing would be lost with a sandbox that somebody wants to look at first. Blocks.
+
+    :raises HermesError: code ``unapplied``
+    """
+    if count := unapplied(record):
+        raise HermesError(
+            f"{plural(count, 'file')} changed in '{record.name}' would be lost; it was not removed",
+            code="unapplied",
+            hint=f"hermes diff --name {record.name} shows them. Apply or discard them, or remove the "
+            "sandbox with --force.",
+        )
 
 
 async def remove(record: SandboxRecord) -> None:
     """End and remove a sandbox; see :func:`hermes.places.remove`."""
-    await places.remove(record, load(), Store())
+    with working(f"removing '{record.name}' on {record.backend}"):
+        await places.remove(record, load(), Store())
+
+
+async def suspend(record: SandboxRecord, consent: Callable[[int], Awaitable[bool]]) -> bool:
+    """Stop a sandbox, and return whether it ran.
+
+    :param consent: asked when jobs run there, with their number; False leaves all as it is
+    :raises HermesError: it cannot; or code ``refused``, there was no consent
+    """
+    chosen = chosen_for(record)
+    place = await asyncio.to_thread(place_of, record, chosen.config)
+    if not place.capabilities.suspend:
+        raise place._unsupported("suspend", "'hermes sandbox rm' ends it.")
+    state = await place.look(record.locator)
+    if state == "stopped":
+        return False
+    box = chosen.sandbox()
+    try:
+        await box.open(create=False)
+    except SandboxGone:
+        if state == "gone":
+            raise
+        # Its guest has ended, so nothing runs there.
+        await place.find(record.locator)
+        await place.suspend()
+        return True
+    try:
+        jobs = sum(one.state in ("queued", "running") for one in await box.jobs())
+        if jobs and not await consent(jobs):
+            raise HermesError(f"'{record.name}' was not suspended: something runs there", code="in_use")
+        await box.suspend()
+    finally:
+        await box.close()
+    return True
+
+
+async def wake(record: SandboxRecord) -> bool:
+    """Start a sandbox that was suspended, and return whether it had to be; see :func:`hermes.places.wake`."""
+    return await places.wake(record, load(), Store())
 
 
 async def forget(record: SandboxRecord) -> str:
@@ -114,44 +186,71 @@ async def prune_all(backend: str | None, *, dry_run: bool) -> tuple[list[tuple[s
     config, now = load(), time.time()
     done: list[tuple[str, str]] = []
     failures: list[HermesError] = []
-    found, problems = await look(backend)
+    with working("looking at the sandboxes that there are"):
+        found, problems = await look(backend)
     failures += [HermesError(problem, code="state_unreadable") for problem in problems]
     for one in found:
         why = await asyncio.to_thread(_surplus, one, config.lifetime.ttl, now)
         if why is None:
             continue
         try:
+            if one.record.named:
+                await asyncio.to_thread(check_applied, one.record)
             if not dry_run:
                 await remove(one.record)
         except HermesError as error:
             failures.append(error)
         else:
             done.append((one.record.name, why))
-    for name in sorted({one.record.backend for one in found} | set(backends.TABLE)):
-        if dry_run or (backend is not None and backend.partition(":")[0] != name):
+    if dry_run:
+        return done, failures
+    used, silent = {one.record.backend for one in found}, {one.record.backend for one in found if one.silent}
+    names = [
+        name
+        for name in sorted(used | set(backends.TABLE))
+        if backend is None or backend.partition(":")[0] == name
+    ]
+    with working("looking for what has no record"):
+        results = await asyncio.gather(
+            *(_left(name, config, silent=name in silent) for name in names), return_exceptions=True
+        )
+    for name, left in zip(names, results, strict=True):
+        if isinstance(left, ConfigError):  # a backend that is not installed here; `ls` says so
             continue
-        try:
-            left = await backends.load(name).prune(config, Store())
-        except ConfigError:  # a backend that is not installed here; `ls` says so
-            continue
-        except HermesError as error:
+        if isinstance(left, HermesError):
             # What was never used here, and has no program here, left nothing.
-            if error.code != "backend_unavailable" or name in {one.record.backend for one in found}:
-                failures.append(error)
+            if left.code != "backend_unavailable" or name in used:
+                failures.append(left)
+        elif isinstance(left, BaseException):
+            raise left
         else:
             done += [(name, line) for line in left]
     return done, failures
 
 
+async def _left(name: str, config: Config, *, silent: bool) -> list[str]:
+    """Remove what a backend left; one whose service did not answer just now is not asked again."""
+    kind = await asyncio.to_thread(backends.load, name)
+    if silent and kind.paid:
+        raise Unreachable(
+            f"{name} does not answer: what was left there was neither looked for nor removed",
+            reason="no answer",
+            hint=f"Is there a network? 'hermes doctor --sandbox {name}' says what is asked.",
+        )
+    return await kind.prune(config, Store())
+
+
 def _surplus(one: Seen, ttl: float, now: float) -> str | None:
     """Return why a sandbox may go, None when it may not.
 
-    One with a name that is gone may be made anew, with the files of its own.
+    One with a name that is gone may be made anew, with the files of its own where it has them still.
     """
     if one.state == "unreachable":
         return None
     record = one.record
-    has_files = record.named and (record.workspace == "private" or record.backend != "local")
+    if not record.locator:  # it is being made
+        return surplus(record)
+    has_files = record.named and (record.workspace == "private" or record.backend != "local") and not one.lost
     if one.state == "gone" and not has_files:
         return "it is gone"
     if not record.named and owner_state(record) == "dead":

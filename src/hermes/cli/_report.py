@@ -8,6 +8,9 @@ from hermes.errors import HermesError
 
 FAILED = 125
 
+changing = False
+"""Whether a line stands on the terminal that is written over when there is something new."""
+
 
 def clean(text: str, *, keep: str = "") -> str:
     """Return text in which nothing can move a cursor, change a colour or hide what was written.
@@ -27,9 +30,12 @@ def _escaped(c: str) -> str:
 
 def say(text: str) -> None:
     """Print one message on stderr. A stderr that cannot be written is no reason to fail."""
+    global changing
     try:
-        sys.stderr.write(f"hermes: {clean(text, keep=chr(10))}\n" if text.strip() else "\n")
+        over = "\r\x1b[K" if changing else ""
+        sys.stderr.write(over + (f"hermes: {clean(text, keep=chr(10))}\n" if text.strip() else "\n"))
         sys.stderr.flush()
+        changing = False
     except (OSError, ValueError, UnicodeError):
         pass
 

@@ -103,3 +103,11 @@ def write(text: str) -> None:
     else:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
+
+
+def counts(text: str) -> tuple[int, int, bool]:
+    """Return how many lines a text adds and removes, and whether it shows none because they are no text."""
+    head, hunk, body = text.partition("\n@@ ")
+    lines = body.split("\n")[1:] if hunk else []
+    more, less = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return more, less, "\nBinary files " in f"\n{head}"

@@ -77,6 +77,13 @@ def size(count: int) -> str:
     return f"{amount:.1f} TiB"
 
 
+def amount(cost: float | None) -> str:
+    """Return a sum of money such as ``0.0512`` or ``3.20``; ``?`` where there is no price."""
+    if cost is None:
+        return "?"
+    return f"{cost:.4f}" if cost < 0.1 else f"{cost:.2f}"
+
+
 def plural(count: int, one: str, many: str | None = None) -> str:
     """Return ``1 file`` or ``3 files``."""
     return f"{count} {one if count == 1 else many or one + 's'}"

@@ -57,6 +57,8 @@ def ask(config: Config, found: list[survey.Found], given: Plan, image: str | Non
         told.add("ssh.host")
     if image:
         told.add(IMAGES.get(name, ""))
+    if config.docker.dockerfile or config.docker.devcontainer:
+        told.add("docker.image")  # there is one already, which is built
     for need in _catalog.NEEDS.get(name, ()):
         if need.key in told or (host and host in config.ssh.hosts):
             continue
@@ -159,11 +161,12 @@ def _setting(need: _catalog.Need, config: Config) -> Any:
 
 def _secret(question: str, name: str) -> str:
     kept = name in _secrets.names()
-    text = typer.prompt(
-        f"{question} ({'Enter keeps the one in .env' if kept else 'is not shown'})",
-        default="" if kept else None,
-        show_default=False,
-        hide_input=True,
-        err=True,
-    )
-    return str(text)
+    # The library's own prompt would show what is pasted before it has turned the echo off, and lose it.
+    prompt = f"{question} ({'Enter keeps the one in .env' if kept else 'is not shown'}): "
+    while True:
+        try:
+            text = getpass.getpass(prompt).strip()
+        except EOFError:
+            raise typer.Abort from None
+        if text or kept:
+            return text

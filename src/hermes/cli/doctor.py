@@ -52,6 +52,7 @@ def doctor(
     names = [wanted] if sandbox and wanted != "auto" else None
     places, machine = run(_examine(names, config, wanted, deep=deep))
     failed = broken or any(one.works is False for one in places if one.place == wanted)
+    failed = failed or any(check.name in ("home", "state") and check.level == "error" for check in machine)
     if json:
         found: dict[str, Any] = {"ok": not failed, "configured": wanted, "places": places, "checks": machine}
         print_json(msgspec.to_builtins(found))

@@ -44,6 +44,7 @@ def exec_(
     here: options.Here = False,
     image: options.Image = None,
     network: options.NetworkOption = None,
+    gpu: options.Gpu = None,
     recreate: options.Recreate = False,
     budget: options.BudgetOption = None,
     settings: options.Settings = None,
@@ -87,9 +88,12 @@ def exec_(
             here=here,
             image=image,
             network=network,
+            gpu=gpu,
             recreate=recreate,
             settings=settings,
             budget=budget,
+            session=session,
+            alone=True,
         )
         return run(_exec(chosen, text, given, stdin=stdin, as_json=json, quiet=quiet, yes=yes))
     except OutputClosed:

@@ -62,6 +62,7 @@ def run_(
     here: options.Here = False,
     image: options.Image = None,
     network: options.NetworkOption = None,
+    gpu: options.Gpu = None,
     settings: options.Settings = None,
     max_output: Annotated[
         int | None,
@@ -95,6 +96,7 @@ def run_(
         here=here,
         image=image,
         network=network,
+        gpu=gpu,
         settings=settings,
     )
     fleet = Fleet(

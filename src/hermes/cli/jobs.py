@@ -109,6 +109,7 @@ def start(
     here: options.Here = False,
     image: options.Image = None,
     network: options.NetworkOption = None,
+    gpu: options.Gpu = None,
     recreate: options.Recreate = False,
     settings: options.Settings = None,
     cwd: options.Cwd = None,
@@ -131,6 +132,7 @@ def start(
         here=here,
         image=image,
         network=network,
+        gpu=gpu,
         recreate=recreate,
         settings=settings,
     )

@@ -6,26 +6,42 @@ import asyncio
 import contextlib
 import signal
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hermes.errors import HermesError, SandboxGone
+from hermes.errors import HermesError, SandboxGone, exit_code
 
 from . import _options as options
 from ._place import Chosen, choose
 from ._progress import progress, summary
-from ._records import Seen, chosen_for, find_record, forget, look, remove, seen
+from ._records import Seen, check_applied, chosen_for, find_record, forget, look, remove, seen, wake
+from ._records import suspend as _suspend
 from ._report import confirmed, report, say
 from ._run import opened, run
-from ._text import age, plural, print_json, table
+from ._text import age, amount, plural, print_json, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hermes.files import TransferStats
+    from hermes.state import SandboxRecord
 
-app = options.new_group("List, enter, remove and reach the sandboxes that there are.")
+app = options.new_group("List, enter, suspend, remove and reach the sandboxes that there are.")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Its name, or its ID.", show_default=False)]
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME", help="Its name, or its ID.", show_default=False, autocompletion=options.sandboxes
+    ),
+]
+Names = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="NAME...", help="Names or IDs.", show_default=False, autocompletion=options.sandboxes
+    ),
+]
 
 
 @app.command()
@@ -33,29 +49,36 @@ def ls(sandbox: options.Place = None, json: options.Json = False, debug: options
     """List sandboxes on all places.
 
     States: running; gone, only its record is left; stopped; unreachable, it cannot be told. IDLE counts from
-    the last time that a hermes attached to it.
+    the last time that a hermes attached to it. Where one is on a paid place, a column in its currency (USD)
+    says about what each has cost so far, as hermes usage estimates it.
 
     Example: hermes sandbox ls --json
     """
     found, problems = run(look(sandbox))
+    costs, currency = _costs(problems)
     if json:
-        print_json([_object(one) for one in found])
+        print_json([_object(one, costs, currency) for one in found])
     elif not found:
         print("No sandboxes." if sandbox is None else f"No sandboxes on {sandbox}.")
     else:
         now = time.time()
         rows = [
-            (
+            [
                 one.record.name,
                 one.record.backend,
                 one.state,
                 age(now - one.record.created),
                 age(now - (one.record.last_used or one.record.created)),
+                amount(costs[_who(one)]) if _who(one) in costs else "-",
                 one.record.workspace or "-",
-            )
+            ]
             for one in found
         ]
-        print(table(("NAME", "PLACE", "STATE", "AGE", "IDLE", "WORKSPACE"), rows, right=(3, 4), path=True))
+        heads = ["NAME", "PLACE", "STATE", "AGE", "IDLE", currency, "WORKSPACE"]
+        if not any(_who(one) in costs for one in found):
+            for row in (heads, *rows):
+                del row[5]
+        print(table(heads, rows, right=range(3, len(heads) - 1), path=True))
     for one in found:
         if one.why:
             say(f"{one.record.name}: {one.why}")
@@ -64,8 +87,26 @@ def ls(sandbox: options.Place = None, json: options.Json = False, debug: options
     return 0
 
 
-def _object(one: Seen) -> dict[str, Any]:
-    record = one.record
+def _who(one: Seen) -> tuple[str, str]:
+    return one.record.backend, one.record.id
+
+
+def _costs(problems: list[str]) -> tuple[Mapping[tuple[str, str], float | None], str]:
+    """Return what sandboxes on paid places have come to, and the currency; add to the problems."""
+    from hermes import usage
+
+    try:
+        changes = usage.read(problems)
+        listed = usage.prices() if changes else None
+    except HermesError as error:
+        problems.append(str(error))
+        return {}, ""
+    return (usage.so_far(changes, listed), listed.currency) if listed is not None else ({}, "")
+
+
+def _object(one: Seen, costs: Mapping[tuple[str, str], float | None], currency: str) -> dict[str, Any]:
+    record, who = one.record, _who(one)
+    cost = {"estimate": costs[who], "currency": currency} if who in costs else None
     return {
         "name": record.name,
         "backend": record.backend,
@@ -75,6 +116,7 @@ def _object(one: Seen) -> dict[str, Any]:
         "last_used": record.last_used,
         "named": record.named,
         "workspace": record.workspace,
+        "cost": cost,
         "why": one.why or None,
     }
 
@@ -82,19 +124,24 @@ def _object(one: Seen) -> dict[str, Any]:
 @app.command()
 def rm(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="NAME...", help="Names or IDs.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME...", help="Names or IDs.", show_default=False, autocompletion=options.sandboxes
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Remove every sandbox.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --all: do not ask.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Forget those that cannot be removed; say what may be left.")
+        bool,
+        typer.Option("--force", help="Lose changes nobody applied; forget those that cannot be removed."),
     ] = False,
     sandbox: options.Place = None,
     debug: options.Debug = False,
 ) -> int:
     """End and remove sandboxes.
 
-    What runs in them is ended, and their own files go. A workspace on this machine is not touched.
+    What runs in them is ended, and their own files go. A workspace on this machine is not touched. One that
+    keeps changes to it, which nobody has applied or discarded, is removed with --force alone.
     One whose machine is gone for good, or does not answer, is only forgotten with --force.
 
     Example: hermes sandbox rm project-1f2e3d4c
@@ -113,6 +160,13 @@ def rm(
         records = [find_record(name, sandbox) for name in names or []]
     failed = 0
     for record in records:
+        if not force:
+            try:
+                check_applied(record)
+            except HermesError as error:
+                report(error, debug=debug)
+                failed = 125
+                continue
         try:
             run(remove(record))
             print(f"{record.name}: removed")
@@ -127,8 +181,78 @@ def rm(
 
 
 @app.command()
+def suspend(
+    names: Names,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="End what runs there without asking.")] = False,
+    sandbox: options.Place = None,
+    json: options.Json = False,
+    debug: options.Debug = False,
+) -> int:
+    """Stop sandboxes so that they cost little; their files stay.
+
+    What runs there ends. The next command in one starts it again by itself.
+
+    Example: hermes sandbox suspend project-1f2e3d4c
+    """
+
+    async def consent(jobs: int) -> bool:
+        return yes or await confirmed(f"{plural(jobs, 'command runs', 'commands run')} there. End that?")
+
+    def stop(record: SandboxRecord) -> tuple[str, bool]:
+        return "stopped", run(_suspend(record, consent))
+
+    return _each(names, sandbox, stop, "suspended", "was not running", json=json, debug=debug)
+
+
+@app.command()
+def resume(
+    names: Names, sandbox: options.Place = None, json: options.Json = False, debug: options.Debug = False
+) -> int:
+    """Start sandboxes again that were suspended or have stopped.
+
+    Not needed before a command, which does the same. One that is gone is never made anew by this.
+
+    Example: hermes sandbox resume project-1f2e3d4c
+    """
+
+    def start(record: SandboxRecord) -> tuple[str, bool]:
+        return "running", run(wake(record))
+
+    return _each(names, sandbox, start, "resumed", "was running", json=json, debug=debug)
+
+
+def _each(
+    names: list[str],
+    sandbox: str | None,
+    act: Callable[[SandboxRecord], tuple[str, bool]],
+    done: str,
+    else_: str,
+    *,
+    json: bool,
+    debug: bool,
+) -> int:
+    """Do something with each sandbox, say what became of it, and return the exit code of the last failure."""
+    code, rows = 0, []
+    for name in names:
+        try:
+            record = find_record(name, sandbox)
+            state, changed = act(record)
+        except HermesError as error:
+            report(error, debug=debug)
+            code = exit_code(error)
+            continue
+        rows.append({"name": record.name, "backend": record.backend, "state": state, "changed": changed})
+        if not json:
+            print(f"{record.name}: {done if changed else else_}")
+    if json:
+        print_json(rows)
+    return code
+
+
+@app.command()
 def prune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask. It never does.")] = False,
     sandbox: options.Place = None,
     json: options.Json = False,
     debug: options.Debug = False,
@@ -148,7 +272,8 @@ def prune(
     if json:
         print_json([{"name": name, "why": why, "removed": not dry_run} for name, why in done])
     elif not done:
-        print("Nothing to remove." if not dry_run else "Nothing that has a record.")
+        if not failures:
+            print("Nothing to remove." if not dry_run else "Nothing that has a record.")
     else:
         verb = "would be removed" if dry_run else "removed"
         for name, why in done:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from typing import Annotated, Any
@@ -15,6 +16,7 @@ from hermes.state import Store
 
 from . import _options as options
 from ._place import LOCAL_MEANS
+from ._progress import watch
 from ._report import report, say
 from ._run import run
 from ._status import status_line
@@ -46,8 +48,8 @@ def setup(
     """Choose a place, get it ready, and prove that it works.
 
     On a terminal it asks. Otherwise it is told by --sandbox, else by the configuration; with 'auto' it takes
-    the best place that there is, which is then kept. What was chosen is written to config.yaml at the end,
-    when everything worked.
+    the best place that there is, and auto stands for that from then on. At the end, when everything worked,
+    the place that was named and the settings that were given are written to config.yaml.
 
     Example: hermes setup --sandbox ssh --host build.example --user me
     """
@@ -77,8 +79,7 @@ def _told(given: Plan, image: str | None, *, renew: bool, json: bool, quiet: boo
     ready, proof = run(_ready(plan, renew=renew, quiet=quiet))
     if why:
         Store().pin(name, why)
-    elif given.place:
-        _write(plan)
+    _write(Plan(given.place, plan.settings))
     if json:
         import msgspec
 
@@ -88,9 +89,9 @@ def _told(given: Plan, image: str | None, *, renew: bool, json: bool, quiet: boo
     print(f"{name}: {_where(proof)}")
     if why:
         say(f"auto stands for {name} from now on: {why}.")
-    elif given.place and not quiet:
-        say(f"sandbox is now {name}.")
-        _overridden(name)
+    if given.place and not quiet:
+        say(f"sandbox is now {given.place}.")
+        _overridden(given.place)
         if name == "local":
             say(LOCAL_MEANS)
     return 0
@@ -98,10 +99,12 @@ def _told(given: Plan, image: str | None, *, renew: bool, json: bool, quiet: boo
 
 def _asked(given: Plan, image: str | None, *, renew: bool, debug: bool) -> int:
     config = load(given.settings)
-    with status_line(quiet=False) as show:
-        show("looking at what is here")
-        found = run(survey.look_at_all(config, patience=5.0))
+    found: list[survey.Found] = []
     while True:
+        if not given.place and not found:
+            with status_line(quiet=False) as show:
+                show("looking at what is here")
+                found = run(survey.look_at_all(config, patience=5.0))
         plan = ask(config, found, given, image)
         plan.settings = _with_image(plan.settings, plan.place, image)
         try:
@@ -141,12 +144,17 @@ def _with_image(settings: dict[str, Any], place: str, image: str | None) -> dict
 async def _ready(plan: Plan, *, renew: bool, quiet: bool) -> tuple[str, survey.Proof]:
     """Get a place ready and run a command there; nothing is written."""
     os.environ.update({name: value for name, value in plan.secrets.items() if value})
-    config = load(plan.settings)
+    config = await asyncio.to_thread(load, plan.settings)
     place = survey.place(plan.place, config)
     await place.check(config)
-    with status_line(quiet=quiet) as show:
-        place.progress = show
+    with watch(quiet=quiet) as (shown, watched):
+        place.progress = shown.line
+        place.measure = shown.measure if watched else None
         ready = await place.prepare(renew=renew)
+    if pins := await place.pin():
+        plan.settings |= pins
+        config = await asyncio.to_thread(load, plan.settings)
+    with status_line(quiet=quiet) as show:
         if sys.stderr.isatty():
             show(f"{plan.place}: running a command there")
         proof = await survey.prove(plan.place, config, progress=show)
@@ -159,9 +167,9 @@ def _write(plan: Plan) -> str:
     for name, value in plan.secrets.items():
         if value:
             _secrets.write(name, value)
-    changes: list[tuple[list[str], Any]] = [(["sandbox"], plan.place)]
+    changes: list[tuple[list[str], Any]] = [(["sandbox"], plan.place)] if plan.place else []
     changes += [(_keys.split(key)[0], value) for key, value in plan.settings.items()]
-    return str(_file.change(changes))
+    return str(_file.change(changes)) if changes else ""
 
 
 def _where(proof: survey.Proof) -> str:

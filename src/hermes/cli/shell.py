@@ -39,6 +39,7 @@ def shell(
     here: options.Here = False,
     image: options.Image = None,
     network: options.NetworkOption = None,
+    gpu: options.Gpu = None,
     recreate: options.Recreate = False,
     budget: options.BudgetOption = None,
     settings: options.Settings = None,
@@ -67,9 +68,11 @@ def shell(
         here=here,
         image=image,
         network=network,
+        gpu=gpu,
         recreate=recreate,
         settings=settings,
         budget=budget,
+        alone=True,
     )
     variables = options.environment(env)
     return run(interact(chosen, command, cwd=cwd, env=variables, escape=escape, yes=yes, quiet=quiet))

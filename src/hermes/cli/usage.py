@@ -9,7 +9,7 @@ import typer
 
 from . import _options as options
 from ._report import say
-from ._text import print_json, table
+from ._text import amount, print_json, table
 
 app = options.new_app()
 
@@ -51,7 +51,7 @@ def usage(
         return 0
     sums = log.total(found, BY[by])
     rows = [
-        [key, f"{seconds / 3600:.2f} h", _money(cost, listed.currency)]
+        [key, f"{seconds / 3600:.2f} h", amount(cost) + (f" {listed.currency}" if cost is not None else "")]
         for key, (seconds, cost) in sums.items()
     ]
     print(table([by.upper(), "ACTIVE", "ABOUT"], rows, right=(1,)))
@@ -59,14 +59,8 @@ def usage(
     running = sum(row.running for row in found)
     costs = [row.cost for row in found if row.cost is not None]
     unknown = len(found) - len(costs)
-    print(f"In all about {_money(sum(costs), listed.currency)} in {days} days; {running} running now.")
+    print(f"In all about {amount(sum(costs))} {listed.currency} in {days} days; {running} running now.")
     if unknown:
         print("Without a price, so not in that sum: what shows '?'.")
     print(f"Prices as of {listed.dated}. An estimate: your provider's bill is what counts.")
     return 0
-
-
-def _money(cost: float | None, currency: str) -> str:
-    if cost is None:
-        return "?"
-    return f"{cost:.4f} {currency}" if cost < 0.1 else f"{cost:.2f} {currency}"

@@ -15,7 +15,7 @@ from ._progress import OnProgress, progress
 from ._report import clean
 from ._run import opened, run
 from ._status import status_line
-from ._taking import Taking, lines, objects, write
+from ._taking import Taking, counts, lines, objects, write
 from ._text import plural, print_json
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ def diff(
                 elif name_only:
                     print(clean(one.path))
                 elif stat:
-                    more, less, binary = _counts(text)
+                    more, less, binary = counts(text)
                     plus, minus, files = plus + more, minus + less, files + 1
-                    counts = "binary" if binary else f"+{more} -{less}"
-                    print(f"{one.what:<8} {counts:>12}  {clean(one.path)}")
+                    what = "binary" if binary else f"+{more} -{less}"
+                    print(f"{one.what:<8} {what:>12}  {clean(one.path)}")
                 else:
                     write(text)
         if stat and files:
@@ -100,14 +100,6 @@ def diff(
         return 0
 
     return run(work())
-
-
-def _counts(text: str) -> tuple[int, int, bool]:
-    """Return how many lines a text adds and removes, and whether it shows none because they are no text."""
-    head, hunk, body = text.partition("\n@@ ")
-    lines = body.split("\n")[1:] if hunk else []
-    more, less = (sum(line.startswith(sign) for line in lines) for sign in "+-")
-    return more, less, "\nBinary files " in f"\n{head}"
 
 
 @app.command()

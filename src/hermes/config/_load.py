@@ -329,7 +329,7 @@ def _expected(wanted: Any, title: str | None) -> str:
     if title == "size":
         return "a size such as 64k or 1g"
     if get_origin(wanted) is tuple:
-        return "a list of texts" if get_args(wanted)[0] is str else "a list of sections"
+        return f"a list of {_several(get_args(wanted)[0])}"
     if get_origin(wanted) is Annotated:
         return _expected(get_args(wanted)[0], None) + _bounds(get_args(wanted)[1:])
     if get_origin(wanted) is Literal:
@@ -337,6 +337,12 @@ def _expected(wanted: Any, title: str | None) -> str:
     return {str: "text", int: "a whole number", float: "a number", bool: "true or false"}.get(
         wanted, str(wanted)
     )
+
+
+def _several(wanted: Any) -> str:
+    if get_origin(wanted) is Annotated:
+        return _several(get_args(wanted)[0]) + _bounds(get_args(wanted)[1:])
+    return {str: "texts", int: "whole numbers", float: "numbers"}.get(wanted, "sections")
 
 
 def _bounds(metas: tuple[Any, ...]) -> str:

@@ -226,10 +226,13 @@ class Jail(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         ``landlock``, for jails without namespaces, which are weaker.
     ``protect``
         Further paths of a workspace that is a directory of this machine, relative to it, that stay read-only.
+    ``overlay``
+        What is written to such a workspace is kept beside it, until ``hermes apply`` or ``hermes discard``.
     """
 
     program: str = "auto"
     protect: tuple[str, ...] = ()
+    overlay: bool = False
 
 
 class SshHost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -296,11 +299,15 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         The image of a registry that sandboxes begin with.
     ``gpu``, ``region``
         As Modal names them: ``A100``, ``H100:2``; ``us-east``.
+    ``reuse``
+        Which commands on the command line share a sandbox where none is named: those of a directory
+        (``name``), those of a session there (``session``), or none (``command``).
     ``allow_domains``, ``allow_cidrs``
-        What may be connected to; everything when both are empty. Domains are told by what a client of TLS
-        says, so this keeps back less than ``network: off``.
+        What may be connected to; everything when neither is given, nothing when what is given is empty.
+        Domains are told by what a client of TLS says, so this keeps back less than ``network: off``.
     ``idle``
-        Seconds without use after which a sandbox is snapshotted and ended. The next command wakes it.
+        Seconds without use after which a sandbox is snapshotted and ended, one at the least. The next command
+        wakes it.
     ``lifetime``
         Seconds after which Modal ends a sandbox whatever it does; at most 24 hours.
     ``snapshot_timeout``
@@ -314,8 +321,9 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     image: str | None = None
     gpu: str | None = None
     region: str | None = None
-    allow_domains: tuple[str, ...] = ()
-    allow_cidrs: tuple[str, ...] = ()
+    reuse: Literal["name", "session", "command"] = "name"
+    allow_domains: tuple[str, ...] | None = None
+    allow_cidrs: tuple[str, ...] | None = None
     idle: Duration = 300.0
     lifetime: Duration = 24 * 3600.0
     snapshot_timeout: Duration = 600.0
@@ -340,7 +348,7 @@ class Vercel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``ports``
         Up to four ports that the provider gives addresses on the internet.
     ``domains``
-        The only ones that can be reached from inside; none of them is everything.
+        The only ones that can be reached from inside; an empty list is nothing, None is everything.
     ``lifetime``
         How long a sandbox runs when no client extends that.
     ``snapshot_keep``
@@ -357,7 +365,7 @@ class Vercel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     snapshot: str | None = None
     region: str | None = None
     ports: tuple[Annotated[int, msgspec.Meta(gt=0, le=65535)], ...] = ()
-    domains: tuple[str, ...] = ()
+    domains: tuple[str, ...] | None = None
     lifetime: Duration = 1800.0
     snapshot_keep: Duration = 30 * 24 * 3600.0
     deadline: Duration = 60.0
@@ -375,7 +383,8 @@ class Daytona(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         How long a sandbox sleeps before its disk is moved to cheaper storage, from where waking takes long;
         None for the provider's own 7 days.
     ``allow_networks``, ``allow_domains``
-        The only addresses (``10.0.0.0/8``) and names that it may reach; anything when both are empty.
+        The only addresses (``10.0.0.0/8``) and names that it may reach; anything when neither is given,
+        nothing when what is given is empty.
     ``create_timeout``, ``wake_timeout``, ``snapshot_timeout``
         Seconds that making a sandbox, waking it, and keeping its files may take.
     """
@@ -386,8 +395,8 @@ class Daytona(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     image: str | None = None
     snapshot: str | None = None
     archive_after: Duration | None = None
-    allow_networks: tuple[str, ...] = ()
-    allow_domains: tuple[str, ...] = ()
+    allow_networks: tuple[str, ...] | None = None
+    allow_domains: tuple[str, ...] | None = None
     create_timeout: Duration = 300.0
     wake_timeout: Duration = 2400.0
     snapshot_timeout: Duration = 1800.0
@@ -398,7 +407,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     ``timeout`` is in seconds, None for no limit. ``network`` None is the place's own default. ``keep``
     exempts sandboxes with a name from the lifetimes. ``skills`` says whether a sandbox gets a copy of the
-    skills in hermes's home, sees the very ones read-only, or none. ``dotfiles`` are files and directories of
+    skills in hermes's home, sees the very ones read-only, or none; ``skills_max_file`` and
+    ``skills_max_total`` are the bytes that may travel. ``dotfiles`` are files and directories of
     this user's home that each sandbox gets copies of, as of what lies in ``dotfiles`` in hermes's home.
     ``foreign`` lists the keys of config.yaml
     that belong to another program and were left alone, those inside of a section with their whole name;
@@ -411,6 +421,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     persistent: bool = False
     keep: bool = False
     skills: Literal["copy", "shared", "off"] = "copy"
+    skills_max_file: Size = 64 << 20
+    skills_max_total: Size = 256 << 20
     dotfiles: tuple[str, ...] = ()
     timeout: Duration | None = None
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)

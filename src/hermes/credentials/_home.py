@@ -21,10 +21,16 @@ def mend() -> list[str]:
 
     What hermes makes in it is private from the start, so only what people put there is looked at.
 
-    :raises ConfigError: it, or a file in it, belongs to another user
+    :raises ConfigError: it, or a file in it, belongs to another user, or it cannot be made
     """
     path = home()
-    make_private(path)
+    try:
+        make_private(path)
+    except OSError as error:
+        raise ConfigError(
+            f"hermes's home, {path}, cannot be made: {error.strerror}; nothing was started",
+            hint="Set HERMES_HOME to a directory of your own.",
+        ) from error
     return [line for one in (path, *_within(path)) if (line := _mended(one, path))]
 
 
@@ -33,11 +39,13 @@ def root_told() -> list[str]:
     if os.geteuid() != 0 or os.environ.get("HERMES_ALLOW_ROOT"):
         return []
     told = home() / "state" / "root-told"
-    make_private(told.parent)
     try:
+        make_private(told.parent)
         os.close(os.open(told, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
         return []
+    except OSError:
+        pass  # it is said once more
     return [
         "hermes runs as root: what gets out of a sandbox, or runs on local, is root here. An ordinary user "
         "is safer; this is said once, and not at all with HERMES_ALLOW_ROOT=1"

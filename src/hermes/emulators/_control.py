@@ -2,7 +2,7 @@
 and a control port where tests and people reach them.
 
 ===========================  ==============================================================================
-``GET /``                    name, settings, calls so far, time
+``GET /``                    name, settings, calls so far, time, the folder of sandboxes and snapshots
 ``GET /calls``               every call in its order: ``{"name", "at", "ok"}``
 ``GET /unimplemented``       the calls that the emulator does not know. A test run that has any must fail
 ``GET /sandboxes``           what exists, as the emulator knows it
@@ -16,6 +16,7 @@ and a control port where tests and people reach them.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import os
 import shutil
@@ -24,7 +25,7 @@ import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, BinaryIO, ClassVar, NamedTuple
 
 from aiohttp import web
 
@@ -43,6 +44,9 @@ class Emulator(ABC):
     name: ClassVar[str]
     faults_known: ClassVar[Mapping[str, str]]
     """The faults that can be switched on: name to what happens, and which users' report it is for."""
+
+    record: BinaryIO | None = None
+    """Where all that calls say is written, but for what streams to and from processes."""
 
     def __init__(self, folder: Path, line: Line) -> None:
         self.folder = folder
@@ -69,6 +73,13 @@ class Emulator(ABC):
         call = {"name": name, "at": self.clock.time(), "ok": True}
         self.calls.append(call)
         return call
+
+    def heard(self, name: str, *parts: bytes) -> None:
+        """Write down what a call says, compressed data as what it holds."""
+        if self.record is not None:
+            plain = (gzip.decompress(one) if one[:2] == b"\x1f\x8b" else one for one in parts)
+            self.record.write(b"\n".join([f"--- {name}".encode(), *plain, b""]))
+            self.record.flush()
 
     def unknown(self, name: str) -> None:
         """Record a call that the emulator does not know."""
@@ -114,13 +125,19 @@ class Ready(NamedTuple):
 
 
 async def serve(
-    kind: type[Emulator], ready: Callable[[Ready], None], *, delay: float = 0.0, cut: float = 0.0
+    kind: type[Emulator],
+    ready: Callable[[Ready], None],
+    *,
+    delay: float = 0.0,
+    cut: float = 0.0,
+    record: Path | None = None,
 ) -> None:
     """Run an emulator until SIGINT, SIGTERM, SIGHUP, or the end of the process that started it.
 
     :param ready: called once, when it can be used
     :param delay: seconds that each byte takes, one way
     :param cut: seconds after which every connection is reset, again and again; 0 for never
+    :param record: a file that gets all that calls say
     """
     folder = Path(tempfile.mkdtemp(prefix=f"hermes-{kind.name}-"))
     loop = asyncio.get_running_loop()
@@ -129,6 +146,8 @@ async def serve(
         loop.add_signal_handler(number, over.set)
     line = Line(delay=delay, cut=cut)
     emulator = kind(folder, line)
+    if record is not None:
+        emulator.record = open(record, "ab")  # noqa: ASYNC230  # before anything is served
     try:
         settings = await emulator.start()
         runner = web.AppRunner(_control(emulator, settings), access_log=None)
@@ -161,6 +180,7 @@ def _control(emulator: Emulator, settings: dict[str, str]) -> web.Application:
                 "settings": settings,
                 "calls": len(emulator.calls),
                 "time": emulator.clock.time(),
+                "folder": str(emulator.folder),
                 "faults": dict(emulator.faults_known),
             }
         )
@@ -220,7 +240,7 @@ def load(name: str) -> type[Emulator]:
 
 
 def main(argv: list[str]) -> int:
-    """Run ``python -m hermes.emulators NAME [--delay SECONDS] [--cut SECONDS]``."""
+    """Run ``python -m hermes.emulators NAME [--delay SECONDS] [--cut SECONDS] [--record FILE]``."""
     import argparse
 
     from . import NAMES
@@ -229,10 +249,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("name", choices=NAMES)
     parser.add_argument("--delay", type=float, default=0.0, help="seconds that each byte takes, one way")
     parser.add_argument("--cut", type=float, default=0.0, help="reset all connections every so many seconds")
+    parser.add_argument("--record", type=Path, help="a file that gets all that calls say, but for streams")
     options = parser.parse_args(argv)
 
     def ready(emulator: Ready) -> None:
         print(json.dumps(emulator._asdict()), flush=True)
 
-    asyncio.run(serve(load(options.name), ready, delay=options.delay, cut=options.cut))
+    kind = load(options.name)
+    asyncio.run(serve(kind, ready, delay=options.delay, cut=options.cut, record=options.record))
     return 0

@@ -230,7 +230,7 @@ class Fleet:
 
         return Arrays(self._journal, place, box, self._changed, self._tell)
 
-    def _sandbox(self, name: str) -> Sandbox:
+    def _sandbox(self, name: str, **more: Any) -> Sandbox:
         config = self._settled or load()
         life = config.lifetime
         # Its results have to be there when the next client comes, which may be as late as its commands end.
@@ -240,7 +240,7 @@ class Fleet:
             idle_stop=max(life.idle_stop, life.detached) if life.idle_stop else 0.0,
             ttl=life.ttl,
         )
-        given = {"lifetime": lifetime, "on_progress": self._tell, **self._options}
+        given = {"lifetime": lifetime, "on_progress": self._tell, **self._options, **more}
         return Sandbox(self.backend, name=name, config=config, **given)
 
     def _changed(self) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes._gate import gate_of
 from hermes._json import error_object
 from hermes.backends._command import Done
 from hermes.backends.singularity import workdir
@@ -124,7 +125,7 @@ class Arrays:
 
     async def _approved(self, todo: Sequence[Command]) -> list[Command]:
         """Return those that may be run; the others have their result then."""
-        self._box._gate = await asyncio.to_thread(self._box._new_gate, self._place)
+        self._box._gate = await asyncio.to_thread(gate_of, self._box, self._place)
         if self._box._gate is None:
             return list(todo)
         found = []

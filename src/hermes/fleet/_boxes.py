@@ -41,11 +41,11 @@ class Boxes:
     """The sandboxes of a fleet, and what runs in them."""
 
     def __init__(
-        self, journal: Journal, make: Callable[[str], Sandbox], config: Config, changed: Callable[[], None]
+        self, journal: Journal, make: Callable[..., Sandbox], config: Config, changed: Callable[[], None]
     ) -> None:
         """Nothing is done yet.
 
-        :param make: returns a sandbox of a name, not opened
+        :param make: returns a sandbox of a name, not opened, with further options of one
         :param changed: called whenever a command was begun or finished
         """
         self._journal = journal
@@ -118,7 +118,12 @@ class Boxes:
     async def _opened(self, name: str) -> Sandbox:
         await asyncio.to_thread(self._journal.box, name)
         async with self._few:
-            return await self._make(name).open()
+            try:
+                return await self._make(name).open()
+            except Unreachable:
+                raise
+            except SandboxGone:  # with its files, which no command is promised to find
+                return await self._make(name, recreate=True).open()
 
     # --- one command
 

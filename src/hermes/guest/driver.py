@@ -23,8 +23,10 @@ __h_dump() {
 __h_s='__h_stop="__h_late=\$__h_halt" __h_late=; \builtin eval "$__h_pre"; HERMES_TASK=@MARK@.$((__h_task + 1)); \builtin trap "\\builtin eval \"\$__h_stop\"" URG;'
 __h_s+=' \builtin trap -p >"$__h_d/state" || \builtin :; __h_dump "$@" >"$__h_d/state" || \builtin :;'
 __h_s+=' __h_stop=$__h_halt; \builtin eval "$__h_late"; __h_return "$__h_status"'
+__h_t='\builtin eval "$__h_pre"; HERMES_TASK=@MARK@.$((__h_task + 1)); __h_return "$__h_status"'
 __h_r='__h_status=$?; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_d/ctl"'
-__h_r+=' || \builtin exit "$__h_status"; \exec </dev/null || \builtin :; \builtin eval "$__h_s"'
+# On lines of their own: what follows the report is parsed after it.
+__h_r+=$' || \\builtin exit "$__h_status"\n\\exec </dev/null || \\builtin :\n'
 __h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >"$__h_d/ctl" || \builtin :;'
 __h_exit+=' \builtin eval "$__h_s" 2>/dev/null'
 __h_halt='__h_pre=$__h_rest __h_keep=:$BASHOPTS:$SHELLOPTS:; \builtin shopt -s extdebug; \builtin set -T;'
@@ -47,14 +49,16 @@ __h_dump() { set; export -p; printf '\1\n'; alias; printf '\1\n'; trap; printf '
 __h_s='HERMES_TASK=@MARK@.$((__h_task + 1)); __h_dump >"$__h_d/state" 2>/dev/null || \:; __h_return "$__h_status"'
 __h_r='__h_status=$?; __h_task=$((__h_task + 1));'
 __h_r="$__h_r"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >"$__h_d/ctl"'
-__h_r="$__h_r"' || \exit "$__h_status"; \exec </dev/null; \eval "$__h_s"'
+__h_r="$__h_r"' || \exit "$__h_status"; \exec </dev/null; '
 __h_exit='__h_status=$?; \printf "C%s\0" "$PWD" >"$__h_d/ctl" || \:; \eval "$__h_s"'
 trap '\eval "$__h_exit"' EXIT
 """
 
 # The line after a command: report, then what need not be waited for: take back an `exec <file`, and save.
 # The shell reads its lines byte by byte, hence the short names in those that come with each command.
-DONE = '\\eval "$__h_r"\n'
+DONE = '\\eval "$__h_r$__h_s"\n'
+# The same without the dump, after a command that can have changed nothing of it.
+DONE_PLAIN = '\\eval "$__h_r$__h_t"\n'
 # A function, so that no trap on DEBUG writes in between; gone afterwards, since each would be dumped.
 BASH_JOBS = (
     '__h_jobs() { \\builtin printf J; \\builtin jobs -p; \\builtin printf "\\0"; }\n'
@@ -82,6 +86,55 @@ DEBUG_TRAP = re.compile(rb"^trap -- '(?:[^']|'\\'')*' DEBUG$", re.M)
 OUR_EXIT = re.compile(rb'^\\(?:builtin )?eval "\$__h_exit"(?:\n|$)')
 OUR_LINE = b"trap -- '\\builtin eval \"$__h_exit\"' EXIT\n"
 EXIT = '\\eval "$__h_exit"'
+
+
+# A command whose words hold no substitution and no expansion but globs and tildes: blanks, what joins
+# commands, redirections, words.
+TOKEN = re.compile(
+    rb"""[ \t]+|(?P<join>\|\|?|&&|;|\n)|(?P<to>[0-9]?(?:>>|[<>])&?[ \t]*)|"""
+    rb"""(?P<word>(?:[^\s|&;<>(){}`\\'"$!#]|'[^']*'|"[^"$`\\!]*")+)"""
+)
+PROGRAM = re.compile(rb"[\w./+-]+\Z")
+# What bash takes for its own word, and may change the session; the rest of its commands only print.
+OWN_WORDS = frozenset(
+    b". [ alias bg bind break builtin caller case cd command compgen complete compopt continue coproc declare"
+    b" dirs disown do done elif else enable esac eval exec exit export fc fg fi for function getopts hash help"
+    b" history if in jobs kill let local logout mapfile popd printf pushd read readarray readonly return"
+    b" select set shift shopt source suspend test then time times trap type typeset ulimit umask unalias"
+    b" unset until wait while".split()
+)
+FUNCTION = re.compile(rb"^(\S+) \(\) $", re.M)
+
+
+def programs(text: bytes) -> Optional[Set[bytes]]:
+    """Return the names of the programs that a command runs, None unless it certainly does nothing else.
+
+    Such a command leaves the variables, functions and options of its shell as they were, as long as
+    none of the names is a function, an alias or one of the shell's own words.
+    """
+    names: Set[bytes] = set()
+    at, expected, target = 0, True, False  # whether a name is expected, or what a redirection is about
+    while at < len(text):
+        token = TOKEN.match(text, at)
+        if token is None:
+            return None
+        at = token.end()
+        if token.lastgroup is None:
+            continue
+        if target != (token.lastgroup == "word") and target:
+            return None
+        if token.lastgroup == "join":
+            expected = True
+        elif token.lastgroup == "to":
+            target = True
+        elif target:
+            target = False
+        elif expected:
+            if not PROGRAM.match(token.group()):
+                return None
+            names.add(token.group())
+            expected = False
+    return None if target or names & OWN_WORDS else names
 
 
 def quote(text: str) -> str:
@@ -113,6 +166,20 @@ class State:
         """Take a dump; *first* is that of the fresh shell, whose options are the defaults."""
         self.dump = dump
         self._first = first
+        self._own: Optional[Set[bytes]] = None  # names of functions
+        self._plain = False
+
+    def stays(self, names: Set[bytes]) -> bool:
+        """Return whether a command that runs only the programs of these *names* leaves all as it is here."""
+        if self._own is None:
+            self._own = set(FUNCTION.findall(self.dump))
+            # With an alias any word may be another, and a trap may run anything.
+            first = self._first or self
+            self._plain = b"\nalias " not in self.dump and self._traps() == first._traps()
+        return self._plain and not names & self._own
+
+    def _traps(self) -> bytes:
+        return self.dump.partition(b"declare -")[0]
 
     def rewrap(self) -> str:
         """Return the line that puts our EXIT trap around the user's, when a command set its own."""

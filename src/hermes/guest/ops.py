@@ -2,6 +2,7 @@
 
 import os
 import re
+from _locale import LC_TIME, setlocale
 from typing import Any, Dict, List, Optional, Tuple
 
 from .driver import quote
@@ -49,6 +50,13 @@ def check_cwd(base: str, cwd: Optional[str]) -> Optional[str]:
 def base_env(guest: Guest, args: Dict[str, Any], tty: bool = False) -> Dict[str, str]:
     """Return the environment that commands begin with. On a terminal sudo asks there."""
     env = dict(guest.env)
+    for key, value in check_env(args.get("locale")).items():
+        try:
+            if key == "LANG":
+                setlocale(LC_TIME, value)  # one that is not here would make programs complain
+            env[key] = value
+        except Exception:
+            pass
     if guest.sudo is not None and not tty:
         env.update(guest.sudo.env(env))
     env.update(check_env(args.get("base_env")))

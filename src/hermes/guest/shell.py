@@ -21,12 +21,14 @@ from .driver import (
     BASH,
     BASH_JOBS,
     DONE,
+    DONE_PLAIN,
     OUR_FUNCTIONS,
     REST,
     SH,
     SH_JOBS,
     State,
     change_directory,
+    programs,
     quote,
     set_variables,
 )
@@ -162,6 +164,8 @@ class Shell:
         self._number = 0  # how many commands this shell was given; it counts too
         self._reports = 0  # how many reports came from it: one more, after its start
         self._dumps = 0  # how many dumps
+        self._plain = False  # the command that runs changes nothing of what is dumped, so nothing is
+        self._in_a_row = False  # the last one would not have either, had it been known what was before it
         self._heard = 0.0  # when the shell began, a command ended, or a piece of its dump came (monotonic)
         self._spoiled = False  # the next dump begins with a piece of another
         self._missed = False  # the last one never came
@@ -321,15 +325,21 @@ class Shell:
     def _next(self) -> None:
         if not self.ready or self.current is not None or not self.queue:
             return
+        task = self.queue[0]
+        names = programs(task.text) if self.is_bash and not task.env and task.at is None else None
         rewrap = self.state.rewrap() if self.state is not None else ""
-        if self.state is not None and (rewrap or self._signalled):
+        if self.state is not None and (rewrap or self._signalled or names is not None):
             self._drain_state()
-            if not self._fresh and self._patience:  # the line depends on what the last command left
+            waits = rewrap or self._signalled or self._in_a_row
+            if not self._fresh and self._patience and waits:  # the line depends on what the last one left
                 self._patience -= 1
                 self.guest.loop.call_later(0.001, self._next)
                 return
             rewrap = self.state.rewrap()
-        task = self.current = self.queue.popleft()
+        calm = self.state is not None and self.known and not rewrap and not self._signalled
+        self._plain = calm and names is not None and self.state is not None and self.state.stays(names)
+        self._in_a_row = names is not None and not self._fresh
+        self.current = self.queue.popleft()
         self._reported = None
         try:
             self._write_command(task.text + b"\n")
@@ -378,8 +388,9 @@ class Shell:
             before += "__h_return %d\n" % self.last
         stdin = '<"$__h_d/i" ' if task.input is not None else ""  # else the shell's own: /dev/null
         stderr = "&1" if task.merge else '"$__h_e"'
+        done = DONE_PLAIN if self._plain else DONE
         return '%s%s\\. "$__h_b" %s>"$__h_o" 2>%s\n%s%s' % (
-            before, prefix, stdin, stderr, DONE, after
+            before, prefix, stdin, stderr, done, after
         )  # fmt: skip
 
     def _open_input(self, task: ShellTask, wait: float) -> None:
@@ -539,7 +550,7 @@ class Shell:
         if task is None or number != self._number or self._reported is not None:
             return
         self._reported = status
-        self._reports += 1
+        self._reports += not self._plain
         task.cwd = self._checked(claimed)
         if task.at is None:
             self.cwd = task.cwd

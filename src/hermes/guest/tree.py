@@ -86,8 +86,11 @@ def tree_scan(guest: Any, call: Any) -> None:
 
 @file_op("tree.digest")
 def tree_digest(guest: Any, call: Any) -> None:
-    """Answer with a JSON line for each of *names* below a directory: the hash of the file, or null."""
-    path = _folder(guest, call)
+    """Answer with a JSON line for each of *names* below a directory: the hash of the file, or null.
+
+    One of more than *most* bytes is not read.
+    """
+    path, most = _folder(guest, call), call.args.get("most")
     names = [bytes_of(name) for name in call.args["names"]]
 
     def work(out: int) -> Dict[str, Any]:
@@ -97,7 +100,7 @@ def tree_digest(guest: Any, call: Any) -> None:
                 fd = os.open(os.path.join(path, name), READ)
                 try:
                     info = os.fstat(fd)
-                    if stat.S_ISREG(info.st_mode):
+                    if stat.S_ISREG(info.st_mode) and (most is None or info.st_size <= most):
                         found = digest(fd, info.st_size)["sha256"]
                 finally:
                     os.close(fd)

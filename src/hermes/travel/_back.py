@@ -24,15 +24,19 @@ from ._wire import entry, hashed, noted
 if TYPE_CHECKING:
     from . import Travel
 
+SETUID = 0o6000
+
+Why = Callable[[str, Facts | None], str]
+
 
 async def diffs(travel: Travel, paths: Sequence[str]) -> AsyncGenerator[tuple[Change, str], None]:
     """Yield what changed inside; see :meth:`Travel.diffs`."""
     files = Files(travel.channel)
-    for tree, sides, _ in await _sides(travel):
+    for tree, sides, why in await _sides(travel, paths):
         for path in _chosen(tree, sides, paths):
             if sides.changed_there(path) and not sides.alike(path):
                 facts = sides.there.get(path)
-                one = change(path, sides.here.get(path), facts)
+                one = change(path, sides.here.get(path), facts, why(path, facts))
                 inside = os.path.join(travel.home, tree.inside)
                 text = await difference(files, tree.root, inside, path, sides, f"{tree.name}/{path}")
                 yield msgspec.structs.replace(one, path=f"{tree.name}/{path}"), text
@@ -43,8 +47,7 @@ async def pull(
 ) -> Outcome:
     """Bring what changed inside here; see :meth:`Travel.pull`."""
     whole, plans = Outcome(), []
-    for tree, sides, linked in await _sides(travel):
-        why = _reasons(tree, sides, linked)
+    for tree, sides, why in await _sides(travel, paths):
         plan, _ = coming(sides, _chosen(tree, sides, paths), why, force=force)
         plans.append((tree, sides, plan))
         _add(whole, tree, plan)
@@ -60,7 +63,11 @@ async def pull(
     return whole
 
 
-async def _sides(travel: Travel) -> list[tuple[Tree, Sides, set[str]]]:
+async def _sides(travel: Travel, paths: Sequence[str]) -> list[tuple[Tree, Sides, Why]]:
+    """Return each tree with its states, and what tells why a path cannot come here.
+
+    Of what is inside only as much is read as may come: a file there may have any size.
+    """
     here = await travel.look()
     mine, sent = await asyncio.gather(
         asyncio.to_thread(hashed, here), noted(travel.channel, travel.home, travel.mark)
@@ -80,12 +87,30 @@ async def _sides(travel: Travel) -> list[tuple[Tree, Sides, set[str]]]:
             if error.code != "not_found":
                 raise
             there = There()
-        files = {path: facts for path, facts in there.files.items() if not _skipped(path)}
-        there.files = files
-        await digest(travel.channel, inside, there, [p for p, one in files.items() if one.kind == "file"])
+        there.files = {path: facts for path, facts in there.files.items() if not _skipped(path)}
+        sides = Sides(base, mine[tree], there.files, there.folders)
+        read, large = _bounded(tree, there.files, _chosen(tree, sides, paths))
+        await digest(travel.channel, inside, there, read, most=tree.limits.file)
         linked = {path for path, one in here.files[tree].items() if one.linked}
-        result.append((tree, Sides(base, mine[tree], there.files, there.folders), linked))
+        result.append((tree, sides, _reasons(tree, sides, linked, large)))
     return result
+
+
+def _bounded(tree: Tree, there: dict[str, Facts], paths: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Return the files that may be read, and why the others may not."""
+    read: list[str] = []
+    large: dict[str, str] = {}
+    total = 0
+    for path in paths:
+        facts = there.get(path)
+        if facts is None or facts.kind != "file":
+            continue
+        if why := tree.limits.exceeded(facts.size, total, len(read)):
+            large[path] = why
+        else:
+            read.append(path)
+            total += facts.size
+    return read, large
 
 
 def _skipped(path: str) -> bool:
@@ -97,12 +122,18 @@ def _chosen(tree: Tree, sides: Sides, paths: Iterable[str]) -> list[str]:
     return [names[one] for one in wanted(names, [path.rstrip("/") for path in paths])]
 
 
-def _reasons(tree: Tree, sides: Sides, linked: set[str]) -> Callable[[str, Facts | None], str]:
+def _reasons(tree: Tree, sides: Sides, linked: set[str], large: dict[str, str]) -> Why:
     guard = Guard([*sides.there, *sides.folders], sides.here)
 
     def why(path: str, facts: Facts | None) -> str:
         if tree.name == LISTED:
             return "it is a file of your own home: fetch it with 'hermes files get'"
+        if not path.isprintable():
+            return "its name has signs that cannot be shown"
+        if path in large:
+            return large[path]
+        if facts is not None and facts.kind == "file" and facts.mode & SETUID:
+            return "it would run with another user's rights"
         if facts is not None and facts.kind == "link":
             return "it is a link"
         if path in linked:

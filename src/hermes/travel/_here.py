@@ -17,12 +17,25 @@ from typing import NamedTuple
 from hermes.config import Config, home
 from hermes.errors import ConfigError
 
-MAX_FILE = 64 << 20
-MAX_ALL = 256 << 20
 MAX_FILES = 20_000
 SKIPPED = frozenset({".git", "__pycache__", ".DS_Store"})
 OURS = ".hermes-"  # what a copy that is under way is called
 SKILLS, DOTFILES, LISTED = "skills", "dotfiles", "~"
+
+
+class Limits(NamedTuple):
+    """What may travel, in either direction: bytes of one file, and of all together."""
+
+    file: int = 64 << 20
+    total: int = 256 << 20
+
+    def exceeded(self, size: int, total: int, count: int) -> str:
+        """Return why a file is too much, with what there is before it; empty when it is not."""
+        if size > self.file:
+            return f"it has more than {_size(self.file)} (skills_max_file)"
+        if total + size > self.total:
+            return f"with it there is more than {_size(self.total)} (skills_max_total)"
+        return f"there are more than {MAX_FILES} files" if count >= MAX_FILES else ""
 
 
 class Tree(NamedTuple):
@@ -35,6 +48,7 @@ class Tree(NamedTuple):
     root: str
     inside: str
     only: tuple[str, ...] | None = None
+    limits: Limits = Limits()
 
     def target(self, path: str) -> str:
         """Return where a file goes, from the home inside."""
@@ -74,12 +88,13 @@ def trees(config: Config) -> list[Tree]:
 
     :raises ConfigError: a path that is listed is none of this user's home
     """
-    found = [Tree(DOTFILES, str(home() / DOTFILES), "")]
+    limits = Limits(config.skills_max_file, config.skills_max_total)
+    found = [Tree(DOTFILES, str(home() / DOTFILES), "", limits=limits)]
     if config.skills == "copy":
-        found.insert(0, Tree(SKILLS, str(home() / SKILLS), f".hermes/{SKILLS}"))
+        found.insert(0, Tree(SKILLS, str(home() / SKILLS), f".hermes/{SKILLS}", limits=limits))
     if config.dotfiles:
         own = os.path.expanduser("~")
-        found.append(Tree(LISTED, own, "", tuple(_listed(own, one) for one in config.dotfiles)))
+        found.append(Tree(LISTED, own, "", tuple(_listed(own, one) for one in config.dotfiles), limits))
     return found
 
 
@@ -113,11 +128,11 @@ def look(some: list[Tree]) -> Here:
             total += one.size
             count += 1
             digest.update(repr((tree.name, path, one[:3])).encode("utf-8", "surrogateescape"))
-            if count > MAX_FILES or total > MAX_ALL:
+            if count > MAX_FILES or total > tree.limits.total:
                 raise ConfigError(
-                    f"skills and dotfiles have more than {MAX_FILES} files, or {MAX_ALL >> 20} MiB; "
+                    f"skills and dotfiles have more than {MAX_FILES} files, or {_size(tree.limits.total)}; "
                     "none was brought into the sandbox",
-                    hint=f"Is there something in {tree.root} that is none?",
+                    hint=f"Is there something in {tree.root} that is none? Else raise skills_max_total.",
                 )
     here.stamp = digest.hexdigest()[:24] if count else ""
     return here
@@ -143,8 +158,8 @@ def _files(tree: Tree, left: dict[str, str]) -> Iterator[tuple[str, Mine]]:
                         todo += _below(path, real)
                 elif not stat.S_ISREG(info.st_mode):
                     left[os.path.join(tree.root, path)] = "it is neither a file nor a directory"
-                elif info.st_size > MAX_FILE:
-                    left[os.path.join(tree.root, path)] = f"it has more than {MAX_FILE >> 20} MiB"
+                elif why := tree.limits.exceeded(info.st_size, 0, 0):
+                    left[os.path.join(tree.root, path)] = why
                 else:
                     times = (info.st_mtime_ns, info.st_ctime_ns)
                     yield path, Mine(info.st_size, info.st_mode & 0o777, times, real, linked)
@@ -162,6 +177,10 @@ def _below(path: str, real: str) -> Iterator[tuple[str, str, bool]]:
             inner = f"{path}/{entry.name}" if path else entry.name
             linked = entry.is_symlink()
             yield inner, os.path.realpath(entry.path) if linked else entry.path, linked
+
+
+def _size(count: int) -> str:
+    return f"{count >> 20} MiB" if count >= 1 << 20 else f"{count} bytes"
 
 
 def lay_out(some: list[Tree], folder: Path) -> None:

@@ -31,9 +31,10 @@ async def push(travel: Travel, here: Here) -> None:
     :raises FileError: something could not be written there
     """
     mine = await asyncio.to_thread(hashed, here)
+    most = travel.trees[0].limits.file
     targets = {tree.target(path): (tree, path) for tree, files in mine.items() for path in files}
     sent, (there, known) = await asyncio.gather(
-        noted(travel.channel, travel.home, travel.mark), _looked(travel, list(targets))
+        noted(travel.channel, travel.home, travel.mark), _looked(travel, list(targets), most)
     )
     gone = {}
     for tree in travel.trees:
@@ -43,7 +44,7 @@ async def push(travel: Travel, here: Here) -> None:
                 gone[tree.target(path)] = key
     gone = {target: key for target, key in gone.items() if target not in targets}
     if gone:
-        _, lost = await _looked(travel, list(gone))
+        _, lost = await _looked(travel, list(gone), most)
         await _remove(travel, [t for t, key in gone.items() if lost.get(t) == sent[key][0]])
     notes: Sent = {}
     parcels, kept = [], []
@@ -75,12 +76,12 @@ async def push(travel: Travel, here: Here) -> None:
     _tell(list(here.left.items()), "stays here")
 
 
-async def _looked(travel: Travel, targets: list[str]) -> tuple[There, Mapping[str, str]]:
-    """Return what is at some places in the home, and the hashes of those that are files."""
+async def _looked(travel: Travel, targets: list[str], most: int) -> tuple[There, Mapping[str, str]]:
+    """Return what is at some places in the home, and the hashes of those that are files of that size."""
     there = There(files=dict.fromkeys(targets, Facts("file", 0, 0, (0, 0))))
     found, _ = await asyncio.gather(
         scan(travel.channel, travel.home, {}, [*targets, *folders(targets)]),
-        digest(travel.channel, travel.home, there, targets),
+        digest(travel.channel, travel.home, there, targets, most=most),
     )
     return found, {path: facts.content for path, facts in there.files.items() if facts.content}
 

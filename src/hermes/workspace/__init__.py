@@ -27,7 +27,7 @@ from ._ignore import Rules
 from ._plan import Change, Outcome, Sides, Status, change, coming, is_gits, wanted
 from ._protect import Guard
 from ._send import copy_in, walked
-from ._text import MAX_TEXT, unified
+from ._text import MAX_TEXT, quoted, unified
 from ._there import digest, scan
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ async def difference(
     try:
         now = await _inside(files, f"{inside}/{path}", there)
     except FileError as error:
-        return f"{path}: {error.message}\n"
+        return f"{quoted(shown or path)}: {error.message}\n"
     before = await asyncio.to_thread(_content, root, path, here)
     note = "the file here changed too; this is the difference to it\n" if sides.changed_here(path) else ""
     return note + await asyncio.to_thread(unified, shown or path, before, now, here, there)

@@ -18,7 +18,7 @@ def unified(
 
     :param was: what is known of both sides, for the lines about their modes
     """
-    a, b = _quoted(f"a/{path}"), _quoted(f"b/{path}")
+    a, b = quoted(f"a/{path}"), quoted(f"b/{path}")
     lines = [f"--- {a}" if before is not None else "--- /dev/null"]
     lines.append(f"+++ {b}" if now is not None else "+++ /dev/null")
     head = []
@@ -35,7 +35,7 @@ def unified(
     return "\n".join([*head, *lines, ""]) + "".join(_hunks(old, new))
 
 
-def _quoted(path: str) -> str:
+def quoted(path: str) -> str:
     """Return a path as git writes it: one that could be taken for something else stands in quotes."""
     if path.isprintable() and not set(path) & set('"\\'):
         return path

@@ -45,10 +45,16 @@ async def scan(
     return await asyncio.to_thread(_parse, raw, known)
 
 
-async def digest(channel: Channel, root: str, there: There, names: list[str]) -> None:
-    """Fill in the content of files, one that cannot be read being nothing that can be fetched."""
+async def digest(
+    channel: Channel, root: str, there: There, names: list[str], *, most: int | None = None
+) -> None:
+    """Fill in the content of files, one that cannot be read being nothing that can be fetched.
+
+    :param most: bytes of a file that are read; a larger one cannot be
+    """
+    limit = {} if most is None else {"most": most}
     for some in _batches(names):
-        raw = await _lines(channel, "tree.digest", {"path": root, "names": some})
+        raw = await _lines(channel, "tree.digest", {"path": root, "names": some, **limit})
         for name, found in zip(some, _digests(raw, len(some)), strict=True):
             facts = there.files[name]
             there.files[name] = (
@@ -101,7 +107,7 @@ def _parse(raw: bytes, known: Mapping[str, Entry]) -> There:
         if kind == "dir":
             found.folders.add(name)
             continue
-        facts = Facts(kind, size if kind == "file" else 0, mode & 0o777, (mtime, ctime))
+        facts = Facts(kind, size if kind == "file" else 0, mode & 0o7777, (mtime, ctime))
         entry = known.get(name)
         if kind == "link":
             facts = facts.with_content(target)

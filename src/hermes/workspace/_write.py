@@ -55,12 +55,19 @@ class Writer:
             facts = left.pop(path, None)
             if facts is None or kind != b"0" or size != facts.size:
                 raise TreeError("io", f"{path[:200]!r} is not as it was when it was looked at")
-            done(path, *self._take(path, facts, before.get(path), source))
+            now, why = self.put(path, facts, before.get(path), source.some)
+            source.exact(-size % archive.BLOCK)
+            done(path, now, why)
         source.finish()
 
-    def _take(
-        self, path: str, facts: Facts, before: Facts | None, source: Source
+    def put(
+        self, path: str, facts: Facts, before: Facts | None, some: Callable[[int], bytes | memoryview]
     ) -> tuple[Facts | None, str]:
+        """Write one file; return what is here now, or why it could not be written.
+
+        :param facts: what it has to be
+        :param some: returns the next bytes, so many at the most; all of them are taken in any case
+        """
         folder, temp, fd, why = -1, archive.temporary(), -1, ""
         try:
             try:
@@ -71,20 +78,23 @@ class Writer:
             found = hashlib.sha256()
             left = facts.size
             while left:  # to its end in any case: the next file comes after it
-                data = source.some(min(left, CHUNK))
+                data = some(min(left, CHUNK))
                 left -= len(data)
                 found.update(data)
                 if not why:
                     try:
-                        archive.write_all(fd, data)
+                        if not any(data):
+                            os.lseek(fd, len(data), os.SEEK_CUR)  # a hole stays one
+                        else:
+                            archive.write_all(fd, data)
                     except OSError as error:
                         why = said(error)
-            source.exact(-facts.size % archive.BLOCK)
             if not why and found.hexdigest() != facts.content:
                 why = "it changed inside meanwhile"
             if why:
                 return None, why
             try:
+                os.ftruncate(fd, facts.size)
                 os.fchmod(fd, (facts.mode | 0o600) & 0o777 & ~UMASK)
                 self._replace(folder, temp, base, before)
                 return facts_of(os.fstat(fd)).with_content(facts.content), ""

@@ -23,8 +23,7 @@ def emulator() -> Iterator[Emulated]:
 @pytest.fixture
 def there(emulator: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulated]:
     """The emulator, with nothing switched on; the settings of the environment are its own."""
-    for name, value in emulator.settings.items():
-        monkeypatch.setenv(name, value)
+    emulator.use(monkeypatch)
     yield emulator
     emulator.ask("/faults", method="DELETE")
     emulator.line(delay=0, cut=0)

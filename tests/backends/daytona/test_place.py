@@ -218,7 +218,7 @@ async def test_to_be_made_anew_is_refused_since_its_files_would_go(there: Emulat
         await one.destroy()
 
 
-async def test_removed_by_somebody_and_made_anew(there: Emulated) -> None:
+async def test_removed_by_somebody_it_is_made_anew_only_when_asked_to(there: Emulated) -> None:
     from daytona import AsyncDaytona, DaytonaConfig
 
     settings = there.settings
@@ -232,7 +232,9 @@ async def test_removed_by_somebody_and_made_anew(there: Emulated) -> None:
                 await one.delete(wait=True)
 
     await asyncio.to_thread(lambda: asyncio.run(remove()))
-    async with box(name="mine") as one:
+    with pytest.raises(SandboxGone, match=r"deleted at Daytona.*nothing was started"):
+        await box(name="mine").open()
+    async with box(name="mine", recreate=True) as one:
         assert (await one.run("echo new")).text == "new\n"
         await one.destroy()
 
@@ -384,3 +386,30 @@ def test_nothing_else_imports_the_sdk() -> None:
         "print([n for n in sys.modules if n.partition('.')[0] in ('daytona', 'daytona_api_client_async')])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "[]\n"
+
+
+async def test_a_token_needs_its_organization_and_says_so(
+    there: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DAYTONA_API_KEY")
+    monkeypatch.delenv("DAYTONA_ORGANIZATION_ID", raising=False)
+    monkeypatch.setenv("DAYTONA_JWT_TOKEN", "eyJ.secret.x")
+    with pytest.raises(BackendError) as raised:
+        await box().open()
+    assert raised.value.code == "backend_unavailable"
+    assert "DAYTONA_JWT_TOKEN is set" in str(raised.value)
+    assert "DAYTONA_ORGANIZATION_ID" in str(raised.value) and "secret" not in str(raised.value)
+
+
+async def test_a_snapshot_that_is_not_there_is_told_as_such(there: Emulated) -> None:
+    with pytest.raises(BackendError, match="has no snapshot none-such") as raised:
+        await box(snapshot="none-such").open()
+    assert raised.value.code == "snapshot_gone"
+
+
+async def test_an_api_that_is_unavailable_is_what_is_told(there: Emulated) -> None:
+    there.fault("api_unavailable", times=1)
+    with pytest.raises(BackendError) as raised:
+        await box().open()
+    assert raised.value.code == "backend_unavailable"
+    assert "make a sandbox" in str(raised.value) and "api_url" in str(raised.value)

@@ -14,7 +14,7 @@ import pytest
 
 import hermes
 from _containers import asked, container, containers, inspect, python, sandbox, text
-from hermes.backends.docker._prune import _home_mark
+from hermes.backends._leftovers import home_mark as _home_mark
 from hermes.config import load
 from hermes.errors import BackendError, SandboxDiffers, UnsupportedError
 from hermes.places import remove

@@ -18,7 +18,7 @@ import hermes
 from _containers import IMAGES, ONE_ENGINE, ROOT, asked, container, containers, engine, sandbox
 from _state import content, store_content
 from hermes import backends
-from hermes.backends.docker._prune import _home_mark
+from hermes.backends._leftovers import home_mark as _home_mark
 from hermes.config import Config, Docker, load
 from hermes.places import remove
 from hermes.state import SandboxRecord, Store

@@ -25,7 +25,7 @@ from _containers import (
     text,
     until,
 )
-from hermes.backends.docker._prune import _home_mark
+from hermes.backends._leftovers import home_mark as _home_mark
 from hermes.config import Lifetime, load
 from hermes.errors import BackendError, SandboxDiffers
 from hermes.places import remove
@@ -277,3 +277,31 @@ async def test_files_given_to_other_users_inside_go_too(hermes_home: Path) -> No
     async with sandbox("podman", user="root") as box:
         await text(box, "mkdir -p a/b && touch a/b/c && chown -R 5:5 a && chmod 700 a/b a")
     assert os.listdir(hermes_home / "sandboxes") == []
+
+
+async def test_a_session_has_the_language_and_the_time_zone_of_here(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LANG", "C.utf8")
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    monkeypatch.setenv("LC_ALL", "C.utf8")
+    async with sandbox(place) as box:
+        assert (await box.run('echo "$LANG $TZ ${LC_ALL-none}"')).text == "C.utf8 Pacific/Auckland none\n"
+    monkeypatch.setenv("LANG", "xx_XX.UTF-8")  # of which no image knows anything
+    async with sandbox(place, env={"TZ": "UTC"}) as box:
+        assert (await box.run('echo "${LANG-none} $TZ"')).text in ("none UTC\n", "C.UTF-8 UTC\n")
+
+
+async def test_one_whose_container_was_removed_is_made_anew_and_says_so(place: str) -> None:
+    told: list[str] = []
+    async with sandbox(place, name="removed") as box:
+        await box.run("echo kept >/workspace/a")
+        assert box._record is not None
+        made = str(box._record.locator["container"])
+    await asyncio.to_thread(asked, place, "rm", "--force", made)
+    again = await sandbox(place, name="removed", on_progress=told.append).open()
+    try:
+        assert (await again.run("cat /workspace/a")).text == "kept\n"
+        assert "'removed' was gone, and is made anew; its files are kept" in told
+    finally:
+        await again.destroy()

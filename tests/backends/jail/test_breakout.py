@@ -75,6 +75,19 @@ OWN: dict[str, str] = {
         "status = open('/proc/self/status').read()\nraise SystemExit('CapEff:\\t0000000000000000' in status)"
     ),
     "io_uring": system_call("call(425, 8, bytes(120))"),
+    "packets past the routes, by the device's name": python(
+        "import socket\nsocket.socket().setsockopt(socket.SOL_SOCKET, 25, b'lo')"
+    ),
+    "packets past the routes, by its number": python(
+        "import socket\nsocket.socket().setsockopt(socket.SOL_SOCKET, 62, 1)"
+    ),
+    "packets past the routes, without connections": python(
+        "import socket\nsocket.socket(type=socket.SOCK_DGRAM).setsockopt(0, 50, b'\\0\\0\\0\\1')"
+    ),
+    "packets past the routes, of version 6": python(
+        "import socket\ns = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n"
+        "s.setsockopt(41, 76, b'\\0\\0\\0\\1')"
+    ),
     "clone3": system_call("call(435, bytes(88), 88)"),
     "a call by its other number": system_call("call(0x40000000 | 39)"),
     "namespaces by setns": python(
@@ -183,6 +196,13 @@ async def test_what_holds_it(box: hermes.Sandbox) -> None:
     kinds = ("user", "pid", "net", "ipc", "uts", "mnt")
     inside = (await out(box, "readlink " + " ".join(f"/proc/self/ns/{kind}" for kind in kinds))).split()
     assert not set(inside) & {os.readlink(f"/proc/self/ns/{kind}") for kind in kinds}
+
+
+@pytest.mark.parametrize("number", [467, 468, 470, 500])
+async def test_a_call_that_is_newer_than_the_filter(box: hermes.Sandbox, number: int) -> None:
+    """As ``open_tree_attr`` is, another way to mount: the kernel may have it, and commands do not."""
+    result = await box.exec(system_call(f"call({number}, -100, b'/usr', 1, bytes(32), 32)"))
+    assert result.text.strip() == "ENOSYS"
 
 
 @pytest.mark.root_only

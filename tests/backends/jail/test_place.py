@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 import hermes
-from hermes.backends.jail import JailBackend
+from hermes.backends._connect import connect_guest
+from hermes.backends.jail import JailBackend, _fence
 from hermes.backends.jail import _bwrap as bwrap_module
 from hermes.backends.jail._limits import TOP
 from hermes.config import load
 from hermes.errors import BackendError, ConfigError, SandboxDiffers, SandboxGone, UnsupportedError
+from hermes.guest.dirs import SOCKET
 from hermes.places import place_of as place_of_record
 from hermes.state import Store
 from hermes.testing.tools import eventually, out, tag
@@ -63,6 +65,15 @@ async def none_has(word: str) -> None:
         return not await asyncio.to_thread(processes, word)
 
     await eventually(none, 5.0)
+
+
+def has_policies() -> bool:
+    """Whether this kernel can hold back what names its device with each packet."""
+    try:
+        socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 6).close()
+    except OSError:
+        return False
+    return True
 
 
 def left(home: Path) -> list[str]:
@@ -216,6 +227,23 @@ async def test_on(open_box: Open, monkeypatch: pytest.MonkeyPatch, tool: str) ->
         code = f"import socket; socket.create_connection(({address!r}, 80), 3)"
         failed = await box.exec(["python3", "-c", code])
         assert b"unreachable" in failed.stderr or b"No route" in failed.stderr, failed
+    # What names a device goes past the routes: with pasta, to wherever this machine gets.
+    device = await out(box, "sed -n 's/: .*//p' /proc/net/dev | tr -d ' ' | grep -v ^lo$")
+    for option in (f"25, b'{device}'", f"62, socket.if_nametoindex({device!r})"):
+        code = (
+            f"import socket; s = socket.socket(); s.setsockopt(1, {option}); s.settimeout(3); "
+            "s.connect(('169.254.169.254', 80))"
+        )
+        failed = await box.exec(["python3", "-c", code])
+        assert b"not permitted" in failed.stderr, failed
+    if has_policies():
+        code = (
+            f"import socket, struct; s = socket.socket(type=socket.SOCK_DGRAM); "
+            f"device = struct.pack('iII', socket.if_nametoindex({device!r}), 0, 0); "
+            "s.sendmsg([b'x'], [(0, 8, device)], 0, ('169.254.169.254', 53))"
+        )
+        failed = await box.exec(["python3", "-c", code])
+        assert b"not permitted" in failed.stderr, failed
     pid = next(iter((place_of(box)._files.base / "processes").iterdir())).name.partition("-")[0]
     assert await asyncio.to_thread(processes, f"/proc/{pid}/ns/net")
     await box.destroy()
@@ -317,6 +345,42 @@ async def test_a_guest_that_was_killed_is_a_sandbox_that_is_gone(open_box: Open)
     with pytest.raises(SandboxGone):
         await box.run("kill -9 $(ps -o pid= -C python3)", timeout=10)
         await box.run("true", timeout=10)
+
+
+@pytest.mark.parametrize("kill", ["kill -STOP -1", "/bin/kill -STOP -1"])
+async def test_a_guest_that_a_command_stopped_goes_on(open_box: Open, kill: str) -> None:
+    """It cannot be kept from it: they are of one user. Connecting anew lets it go on."""
+    box = await open_box()
+    async with asyncio.timeout(12):
+        assert (await box.exec(f"{kill}; echo on")).text == "on\n"
+        assert (await box.exec("true")).exit_code == 0
+
+
+@pytest.mark.skipif(_fence.abi() < 6, reason="this kernel has no Landlock of version 6, which holds signals")
+async def test_a_guest_without_namespaces_that_a_command_stopped_goes_on(open_box: Open) -> None:
+    box = await open_box(program="landlock")
+    async with asyncio.timeout(12):
+        stop = "import os; os.kill(int('-1'), 19); print('on')"
+        assert (await box.exec(["python3", "-c", stop])).text == "on\n"
+        assert (await box.exec("true")).exit_code == 0
+
+
+async def test_a_client_finds_a_guest_that_was_stopped(open_box: Open) -> None:
+    """When it comes, and not only after the time that a greeting may take."""
+    box = await open_box(name="stopped")
+    met: list[int] = []
+    run = place_of(box)._files.host_run
+    (await asyncio.to_thread(connect_guest, f"{run}/guest", SOCKET, os.geteuid(), met.append)).close()
+    os.kill(met[0], signal.SIGSTOP)
+
+    async def stopped() -> bool:
+        return ") T " in await asyncio.to_thread(Path(f"/proc/{met[0]}/stat").read_text)
+
+    await eventually(stopped, 5.0)
+    async with asyncio.timeout(8):
+        other = await open_box(name="stopped")
+        await other.exec("true")
+    assert box.id == other.id
 
 
 async def test_destroying_ends_everything(open_box: Open, hermes_home: Path) -> None:

@@ -37,8 +37,7 @@ def server() -> Iterator[Emulated]:
 @pytest.fixture
 def cloud(server: Emulated, monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulated]:
     """The emulator, which this process uses, with nothing wrong and nothing running afterwards."""
-    for name, value in server.settings.items():
-        monkeypatch.setenv(name, value)
+    server.use(monkeypatch)
     yield server
     server.ask("/faults", method="DELETE")
     server.line(cut=0, delay=0)
@@ -78,7 +77,7 @@ async def test_files_survive_sleep_and_nothing_is_billed_meanwhile(cloud: Emulat
 
 
 async def test_it_falls_asleep_when_idle_and_the_next_command_wakes_it(cloud: Emulated) -> None:
-    async with box(idle=1.5) as one:
+    async with box(idle=2.5) as one:
         await one.run("echo kept > ~/file")
         for _ in range(100):
             if not await ask(running, cloud):
@@ -94,9 +93,11 @@ async def test_a_snapshot_that_expired_is_told_of(cloud: Emulated) -> None:
         await one.run("echo kept > ~/file")
         await one.suspend()
     await ask(cloud.advance, 3700)
-    with pytest.warns(UserWarning, match="files of 'lost' are lost"):
-        again = await box("lost").open()
-    async with again:  # as of any place that is gone, a new one is made
+    for why in (r"snapshot has expired.*files are lost", r"files are lost.*nothing was started"):
+        with pytest.raises(SandboxGone, match=why):
+            await box("lost").open()
+    assert not await ask(running, cloud)
+    async with box("lost", recreate=True) as again:
         assert (await again.run("ls ~/file")).exit_code != 0
         await again.destroy()
 
@@ -244,15 +245,20 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("moment", ["create", "run", "suspend", "destroy"])
+@pytest.mark.parametrize("moment", ["create", "run", "snapshot", "suspend", "destroy"])
 async def test_a_client_that_is_killed_loses_nothing_and_leaves_nothing(cloud: Emulated, moment: str) -> None:
     await ask(cloud.line, delay=0.03)
+    if moment == "snapshot":
+        await ask(cloud.fault, "snapshot_slow", seconds=600)
     done = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", KILLED, moment], check=False)
     assert done.returncode == -signal.SIGKILL
     await ask(cloud.line, delay=0)
+    if moment == "snapshot":
+        assert await ask(snapshots, cloud) == 0  # it was in the middle of it
+        await ask(cloud.advance, 600)
     async with box("victim") as again:
         assert len(await ask(running, cloud)) == 1
-        if moment in ("run", "suspend"):
+        if moment in ("run", "snapshot", "suspend"):
             assert (await again.run("cat ~/file", session="another")).text == "kept\n"
         if moment == "run":  # it goes on, as it was promised
             assert (await again.run("sleep 2; cat ~/file2", session="another")).text == "done\n"
@@ -336,6 +342,21 @@ def test_a_single_command_that_is_persistent_leaves_it_asleep(cloud: Emulated) -
     done = command(cloud, "-q", "--set", "persistent=true", "cat file")
     assert done.stdout == "kept\n", done
     assert not running(cloud)
+
+
+def test_a_sandbox_for_each_command_and_one_for_each_session(cloud: Emulated) -> None:
+    alone = ("-q", "--set", "modal.reuse=command")
+    assert command(cloud, *alone, "--gpu", "A100", "echo kept > ~/file").returncode == 0
+    assert [one["gpu"] for one in cloud.sandboxes() if one["state"] == "ended"][-1] == "A100"
+    assert command(cloud, *alone, "cat ~/file").returncode == 1
+    assert not running(cloud)
+    for session in ("one", "two"):
+        done = command(
+            cloud, "-q", "--set", "modal.reuse=session", "--session", session, "ls ~/one; touch ~/one"
+        )
+        assert done.returncode == 0, done.stderr
+        assert "No such file" in done.stderr
+    assert len(running(cloud)) == 2
 
 
 @pytest.mark.parametrize(
@@ -427,8 +448,7 @@ def test_the_budget_of_a_command(cloud: Emulated, dear: None) -> None:
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulated]:
     """An emulator that nothing was asked of yet."""
     with emulated("modal") as running:
-        for name, value in running.settings.items():
-            monkeypatch.setenv(name, value)
+        running.use(monkeypatch)
         yield running
 
 
@@ -464,3 +484,16 @@ async def test_nothing_but_the_sdks_own_calls_stand_before_the_first_command(fre
         ]
     )
     await again.destroy()
+
+
+async def test_cuts_in_the_middle_of_much_input_are_nobodys_business(
+    cloud: Emulated, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = await asyncio.to_thread(os.urandom, 6 << 20)
+    async with box() as one:
+        await ask(cloud.line, cut=0.4)
+        for _ in range(3):
+            await one.files.write("file", data)
+        await ask(cloud.line, cut=0)
+        assert await one.files.read("file") == data
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator
 from typing import ClassVar
 
-from hermes.errors import HermesError
+from hermes.errors import HermesError, Unreachable
 
 from .._stream import HIGH_WATER, Channel
 from ..base import Encoding
@@ -33,6 +33,8 @@ class CloudChannel(Channel):
         self._queue = bytearray()
         self._some = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self.failure: Unreachable | None = None
+        """Set when the connection broke, and not the process ended."""
 
     @abstractmethod
     async def _connect(self) -> None:
@@ -68,7 +70,7 @@ class CloudChannel(Channel):
             async for data in self._pieces():
                 self._deliver(data)
         except HermesError as error:
-            self._abort(str(error))
+            self._broke(error)
         else:
             self._abort("the process at the other end is over")
 
@@ -84,7 +86,13 @@ class CloudChannel(Channel):
                     self._writable.set()
                 await self._send(data)
         except HermesError as error:
-            self._abort(str(error))
+            self._broke(error)
+
+    def _broke(self, error: HermesError) -> None:
+        if isinstance(error, Unreachable) and self.failure is None:
+            error.code = "link_broke"
+            self.failure = error
+        self._abort(error.message)
 
     def _abort(self, reason: str) -> None:
         if self._closed or self._closing is not None:

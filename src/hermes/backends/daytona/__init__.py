@@ -18,8 +18,10 @@ from hermes.usage import Size
 
 from .._cloud import _limiter
 from .._cloud._account import check_account
-from .._cloud._labels import home_mark, records, surplus
+from .._cloud._channel import CloudChannel
+from .._cloud._labels import home_mark, surplus
 from .._cloud._meter import note
+from .._leftovers import known
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
 from ._channel import DaytonaChannel
 from ._client import API_URL, Client, account, asked, credentials
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from hermes.state import Store
 
 CALL_SECONDS = 30.0
+LIST_SECONDS = 12.0
 KEEP_AWAKE = 300.0
 CREATIONS = (300, 60.0)  # so many in so many seconds, which is what the smallest account may do
 COMING_UP = frozenset(
@@ -54,6 +57,7 @@ class DaytonaBackend(Backend):
 
     name: ClassVar[str] = "daytona"
     distant: ClassVar[bool] = True
+    paid: ClassVar[bool] = True
     swept: ClassVar[bool] = False  # to ask for a list would make every new sandbox wait
     encoding: Encoding = "text"
 
@@ -94,8 +98,8 @@ class DaytonaBackend(Backend):
             "snapshot": plan.snapshot,
             "limits": plan.resources,
             "network": "off" if plan.blocked else "on",
-            "allow_networks": list(plan.settings.allow_networks),
-            "allow_domains": list(plan.settings.allow_domains),
+            "allow_networks": list(plan.settings.allow_networks or ()),
+            "allow_domains": list(plan.settings.allow_domains or ()),
             "api_url": plan.settings.api_url or API_URL,
             "target": plan.settings.target,
         }
@@ -158,10 +162,21 @@ class DaytonaBackend(Backend):
         async with self._client.use() as sdk:
             try:
                 box = await asked("make a sandbox", lambda: sdk.create(wanted, timeout=seconds), seconds + 5)
-            except Unreachable:
+            except Unreachable as error:
                 # Whether it was made is not known, and it is not made twice: if it is there, it is this one.
-                box = await self._named(sdk)
+                try:
+                    box = await self._named(sdk)
+                except SandboxGone:
+                    raise error from error.__cause__
                 await self._up(box, seconds)
+            except SandboxGone as error:
+                what = f"snapshot {plan.snapshot}" if plan.snapshot else f"image {plan.image}"
+                raise BackendError(
+                    f"Daytona has no {what} (any more), or its target has not; nothing was started",
+                    code="snapshot_gone" if plan.snapshot else None,
+                    operation="create",
+                    hint="daytona.snapshot, daytona.image and daytona.target say what a sandbox begins with.",
+                ) from error.__cause__
             self._known, self._id = (sdk, box), box.id
             return box
 
@@ -201,6 +216,9 @@ class DaytonaBackend(Backend):
             return "gone"
         return "running" if state in ("started", "snapshotting") else "stopped"
 
+    async def lost(self) -> str:
+        return "its files are lost: it was deleted at Daytona, by somebody or after lifetime.ttl"
+
     async def _look(self) -> AsyncSandbox:
         """Ask for the sandbox as it is now."""
         async with self._client.use() as sdk:
@@ -227,7 +245,7 @@ class DaytonaBackend(Backend):
         )
 
     def failure(self, channel: ByteChannel) -> HermesError | None:
-        return channel.failure if isinstance(channel, DaytonaChannel) else None
+        return channel.failure if isinstance(channel, CloudChannel) else None
 
     async def _keep_awake(self, box: AsyncSandbox) -> None:
         """Say that the sandbox is used: the provider counts calls, not what runs in it."""
@@ -401,11 +419,11 @@ class DaytonaBackend(Backend):
                 async def listed() -> list[AsyncSandbox]:
                     return [one async for one in sdk.list(ListSandboxesQuery(labels={"hermes.home": mark}))]
 
-                boxes = await asked("list sandboxes", listed, CALL_SECONDS * 2)
-                known = await records(store)
+                boxes = await asked("list sandboxes", listed, LIST_SECONDS)
+                records = await known(store)
                 for box in boxes:
-                    why = None if _state(box) in GONE else await asyncio.to_thread(surplus, box.labels, known)
-                    if why is None:
+                    why = await asyncio.to_thread(surplus, box.labels, records)
+                    if why is None or _state(box) in GONE:
                         continue
                     with contextlib.suppress(SandboxGone):
                         await asked("remove a sandbox", box.delete, CALL_SECONDS)

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes.errors import HermesError, Unreachable
+from hermes.errors import BackendError, HermesError, Unreachable
 
 from .._cloud._channel import CloudChannel
 from ..base import Encoding
@@ -55,8 +55,6 @@ class DaytonaChannel(CloudChannel):
         self._there: AsyncSandbox | None = None
         self._ending: list[asyncio.Task[Any]] = []
         self._held = False
-        self.failure: Unreachable | None = None
-        """Set when the connection broke, and not the process ended."""
 
     async def _connect(self) -> None:
         sdk = await self._client.acquire()
@@ -105,12 +103,10 @@ class DaytonaChannel(CloudChannel):
         why = terminal.error or (
             "the connection broke" if terminal.exit_code is None else f"exit code {terminal.exit_code}"
         )
-        error = Unreachable(
-            f"the terminal in the sandbox was closed: {why}", reason=str(why), code="link_broke"
-        )
+        said = f"the terminal in the sandbox was closed: {why}"
         if terminal.exit_code is None:
-            self.failure = error
-        raise error
+            raise Unreachable(said, reason=str(why))
+        raise BackendError(said)
 
     async def _send(self, data: bytes) -> None:
         await asked("write to the terminal", lambda: self._terminal.send_input(data), CALL_SECONDS)

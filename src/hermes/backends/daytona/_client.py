@@ -23,6 +23,7 @@ __all__ = ["Client", "asked", "credentials"]
 API_URL = "https://app.daytona.io/api"
 KEYS_PAGE = "https://app.daytona.io/dashboard/keys"
 KEY, JWT = "DAYTONA_API_KEY", "DAYTONA_JWT_TOKEN"
+AWAY = "Is there a network, and is daytona.api_url right? Daytona's status page says whether it has trouble."
 LINGER = 3.0
 """Seconds for which a client that nobody uses stays open for the next one."""
 
@@ -43,9 +44,15 @@ def credentials(config: Config) -> dict[str, Any]:
         return {"api_key": str(key)}
     if token and config.daytona.organization:
         return {"jwt_token": str(token), "organization_id": config.daytona.organization}
-    missing = "daytona.organization (DAYTONA_ORGANIZATION_ID)" if token else KEY
+    if token:
+        raise BackendError(
+            f"{JWT} is set, and not whose it is: it needs DAYTONA_ORGANIZATION_ID (daytona.organization); "
+            "nothing was started",
+            code="backend_unavailable",
+            hint=f"The id is in the organization's settings. Or use a key, which says so itself: {KEYS_PAGE}",
+        )
     raise BackendError(
-        f"there are no credentials for Daytona: {missing} is not set; nothing was started",
+        f"there are no credentials for Daytona: {KEY} is not set; nothing was started",
         code="backend_unavailable",
         hint=f"Make a key at {KEYS_PAGE}, then: hermes config set daytona.api_key",
     )
@@ -174,6 +181,7 @@ async def asked(what: str, work: Callable[[], Awaitable[T]], seconds: float) -> 
                 reason="it took too long",
                 operation=what,
                 retryable=True,
+                hint=AWAY,
             ) from error
         except Exception as error:
             raise BackendError(
@@ -212,7 +220,9 @@ def _translated(error: Exception, what: str) -> HermesError:
         )
     gone = (errors.DaytonaConnectionError, errors.DaytonaTimeoutError, errors.DaytonaServiceUnavailableError)
     if isinstance(error, gone) or status in (500, 502, 504):
-        return Unreachable(f"Daytona could not {what}: {said}", reason=said, operation=what, retryable=True)
+        return Unreachable(
+            f"Daytona could not {what}: {said}", reason=said, operation=what, retryable=True, hint=AWAY
+        )
     quota = status == 403 and any(word in said.lower() for word in ("limit", "quota", "exceed"))
     return BackendError(
         f"Daytona refused to {what}: {said}",

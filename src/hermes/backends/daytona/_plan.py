@@ -58,6 +58,11 @@ def plan_for(spec: Spec, config: Config) -> Plan:
             hint="Leave one of them out.",
         )
     asked = spec.image or spec.options.get("image")
+    if "" in (spec.image, settings.image, settings.snapshot):
+        raise ConfigError(
+            "the name of the image or the snapshot is empty; nothing was started",
+            hint="Leave it out for the provider's own: hermes config unset daytona.image",
+        )
     snapshot = spec.options.get("snapshot") or (None if asked else settings.snapshot)
     image = asked or (None if snapshot else settings.image)
     if image and snapshot:
@@ -76,7 +81,9 @@ def plan_for(spec: Spec, config: Config) -> Plan:
         from ..docker._image import DEFAULT_IMAGE
 
         image = DEFAULT_IMAGE  # the provider's own snapshot takes no other resources
-    return Plan(settings, image, snapshot, resources, spec.network == "off")
+    lists = settings.allow_networks, settings.allow_domains
+    nothing = lists != (None, None) and not any(lists)
+    return Plan(settings, image, snapshot, resources, spec.network == "off" or nothing)
 
 
 def _resources(spec: Spec) -> dict[str, Any]:
@@ -120,8 +127,8 @@ def parameters(plan: Plan, spec: Spec) -> CreateSandboxFromImageParams | CreateS
         "auto_delete_interval": delete,
         "auto_archive_interval": None if settings.archive_after is None else minutes(settings.archive_after),
         "network_block_all": plan.blocked or None,
-        "network_allow_list": ",".join(settings.allow_networks) or None,
-        "domain_allow_list": ",".join(settings.allow_domains) or None,
+        "network_allow_list": ",".join(settings.allow_networks or ()) or None,
+        "domain_allow_list": ",".join(settings.allow_domains or ()) or None,
     }
     if plan.image is None:
         return CreateSandboxFromSnapshotParams(snapshot=plan.snapshot, **common)

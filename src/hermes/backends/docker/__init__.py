@@ -23,7 +23,7 @@ from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
 from ._engine import Engine, engine_for, missing
 from ._files import Files
-from ._image import ensure, no_image
+from ._image import DEFAULT_IMAGE, ensure, latest, no_image, pinned
 from ._metadata import block_metadata
 from ._plan import Plan, plan_for
 from ._prune import labels, prune
@@ -86,8 +86,16 @@ class DockerBackend(Backend):
     async def prepare(self, *, renew: bool = False) -> str:
         plan = await asyncio.to_thread(self._planned)
         engine = await engine_for(plan.options, self.name)
-        await ensure(engine, plan.image, self.progress, renew=renew)
-        return f"{engine.name} works, and the image {plan.image.shown} is here"
+        image = latest(plan.image) if renew else plan.image
+        await ensure(engine, image, self.progress, self.measure, renew=renew)
+        return f"{engine.name} works, and the image {image.shown} is here"
+
+    async def pin(self) -> dict[str, Any]:
+        plan = await asyncio.to_thread(self._planned)
+        engine = await engine_for(plan.options, self.name)
+        image = latest(plan.image)
+        exact = await pinned(engine, image) if image.reference == DEFAULT_IMAGE else None
+        return {} if exact is None else {"docker.image": exact}
 
     async def examine(self) -> list[str]:
         name, image = await self.image_here()
@@ -154,7 +162,9 @@ class DockerBackend(Backend):
 
     async def _run(self, engine: Engine, plan: Plan, files: Files, name: str) -> dict[str, Any]:
         if plan.user_name is not None or files.volumes:
-            await ensure(engine, plan.image, self.progress)  # it is needed before the container is
+            await ensure(
+                engine, plan.image, self.progress, self.measure
+            )  # it is needed before the container is
         user = await self._user(engine, plan)
         network = {"on": "", "off": "none", "host": "host", "internal": name}[plan.network]
         label = [part for one in await asyncio.to_thread(labels, self.spec) for part in ("--label", one)]
@@ -191,7 +201,7 @@ class DockerBackend(Backend):
         done = await settled(engine.call(*argv))
         if done.code != 0 and no_image(done.err):
             # Looking first would cost every start the time of a call.
-            await ensure(engine, plan.image, self.progress)
+            await ensure(engine, plan.image, self.progress, self.measure)
             done = await settled(engine.call(*argv))
         runtime = plan.options.runtime
         if done.code != 0 and runtime and runtime not in engine.facts.runtimes and "runtime" in done.err:

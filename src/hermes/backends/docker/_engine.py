@@ -65,16 +65,24 @@ class Engine:
         timeout: float = CALL_SECONDS,
         on_line: Callable[[str], None] | None = None,
         env: Mapping[str, str] | None = None,
+        watched: bool = False,
     ) -> Done:
         """Run the client program to its end, whatever its exit code.
 
         :param env: further variables of the client program
+        :param watched: let it tell *on_line* how far it is, which it tells terminals alone
 
         :raises BackendError: it cannot be started
         :raises Unreachable: it, or the engine, does not answer
         """
         everything = None if env is None else {**environment(), **env}
-        done = await run_client([*self.argv, *args], timeout=timeout, on_line=on_line, env=everything)
+        done = await run_client(
+            [*self.argv, *args],
+            timeout=timeout,
+            on_line=on_line,
+            env=everything,
+            terminal=("err" if self.name == "podman" else "out") if watched else None,
+        )
         if done.code != 0 and _is_down(done.err):
             raise Unreachable(
                 f"the {self.name} engine does not answer: {done.said}",

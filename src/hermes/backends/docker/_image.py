@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes.errors import BackendError, ConfigError
 
 from ._engine import Engine
+from ._watch import Layers, Steps
 
-__all__ = ["DEFAULT_IMAGE", "Image", "ensure", "from_dockerfile", "no_image"]
+if TYPE_CHECKING:
+    from ..base import Measure
+
+__all__ = ["DEFAULT_IMAGE", "Image", "ensure", "from_dockerfile", "latest", "no_image", "pinned"]
 
 DEFAULT_IMAGE = "nikolaik/python-nodejs:python3.13-nodejs22"
 """Has bash, python3, git, curl and node."""
@@ -65,11 +71,34 @@ def no_image(text: str) -> bool:
     )
 
 
+async def pinned(engine: Engine, image: Image) -> str | None:
+    """Return the name of exactly this content, None for an image that no registry has."""
+    form = "{{range .RepoDigests}}{{.}} {{end}}"
+    digests = await engine.ask("image", "inspect", "--format", form, image.reference)
+    return next((one for one in digests.split() if _repository(one) == _repository(image.reference)), None)
+
+
+def latest(image: Image) -> Image:
+    """Return what a pinned default image is pinned from, any other image as it is."""
+    default = image.dockerfile is None and _repository(image.reference) == _repository(DEFAULT_IMAGE)
+    return Image(DEFAULT_IMAGE) if default and "@" in image.reference else image
+
+
+def _repository(reference: str) -> str:
+    return re.sub(r":[^:/]*$", "", reference.partition("@")[0]).removeprefix("docker.io/")
+
+
 async def ensure(
-    engine: Engine, image: Image, progress: Callable[[str], None], *, renew: bool = False
+    engine: Engine,
+    image: Image,
+    progress: Callable[[str], None],
+    measure: Measure | None = None,
+    *,
+    renew: bool = False,
 ) -> None:
     """See to it that the image is there: build it, or pull it, where it is not.
 
+    :param measure: told how far that is
     :param renew: build or pull even when there is one
     :raises BackendError: code ``image_missing``; it is not there and cannot be had
     """
@@ -83,12 +112,16 @@ async def ensure(
         argv = ["build", "--force-rm", "--tag", image.reference, "--file", image.dockerfile]
         argv += [part for arg in image.build_args for part in ("--build-arg", arg)]
         argv += ["--target", image.target] if image.target else []
-        done = await engine.call(*argv, str(image.context), timeout=BUILD_SECONDS, on_line=progress)
+        steps = Steps(progress, measure)
+        done = await engine.call(*argv, str(image.context), timeout=BUILD_SECONDS, on_line=steps)
         what = f"the image could not be built from {image.dockerfile}"
         hint = f"Try: {engine.name} build --file {image.dockerfile} {image.context}"
     else:
         progress(f"pulling {image.reference}")
-        done = await engine.call("pull", image.reference, timeout=PULL_SECONDS, on_line=progress)
+        layers = progress if measure is None else Layers(measure)
+        done = await engine.call(
+            "pull", image.reference, timeout=PULL_SECONDS, on_line=layers, watched=measure is not None
+        )
         what = f"the image {image.reference} is not here and could not be pulled"
         hint = "Check the name and the network, or set docker.image to one that 'docker images' lists."
     if done.code != 0:

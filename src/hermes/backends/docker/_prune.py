@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import socket
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.config import home
 from hermes.credentials import stage
-from hermes.errors import HermesError
 from hermes.guest.dirs import default_dir
-from hermes.state import SandboxRecord, Store, owner_state
+from hermes.state import SandboxRecord, Store
 
+from .._leftovers import home_mark, known, surplus
 from .._workspace import remove_trees
 from ._engine import Engine, missing
 
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
     from ..base import Spec
 
 __all__ = ["labels", "prune"]
-
-
-def _home_mark() -> str:
-    """Return what tells the sandboxes of one hermes home from those of another on the same engine."""
-    return hashlib.sha256(f"{os.geteuid()}:{os.path.realpath(home())}".encode()).hexdigest()[:16]
 
 
 def labels(spec: Spec) -> list[str]:
@@ -40,7 +34,7 @@ def labels(spec: Spec) -> list[str]:
         f"hermes.named={'yes' if spec.named else 'no'}",
         f"hermes.keep={'yes' if spec.keep else 'no'}",
         f"hermes.ttl={int(spec.lifetime.ttl)}",
-        f"hermes.home={_home_mark()}",
+        f"hermes.home={home_mark()}",
         f"hermes.owner={os.geteuid()}@{socket.gethostname()}",
     ]
 
@@ -50,7 +44,7 @@ async def prune(engine: Engine, store: Store) -> list[str]:
 
     :raises HermesError: code ``state_unreadable``; it cannot be told which sandboxes there are
     """
-    ours = await asyncio.to_thread(_home_mark)
+    ours = await asyncio.to_thread(home_mark)
     mark = f"label=hermes.home={ours}"
     containers = await _listed(engine, "ps", "--all", "--no-trunc", "--filter", mark, "--quiet")
     networks = await _listed(engine, "network", "ls", "--filter", mark, "--format", "{{.Name}}")
@@ -58,8 +52,8 @@ async def prune(engine: Engine, store: Store) -> list[str]:
     directories = await asyncio.to_thread(_directories)
     # Read last: what has no record then, had none when it was listed, and is not just being made. Those of
     # every backend count, since two of them may use this engine.
-    records = await asyncio.to_thread(_records, store)
-    known = set(records)
+    records = await known(store)
+    used = set(records)
     ended: set[str] = set()
     gone: list[str] = []
     for container in containers:
@@ -69,7 +63,7 @@ async def prune(engine: Engine, store: Store) -> list[str]:
         ident = (inspected["Config"].get("Labels") or {}).get("hermes.id", "")
         why = await asyncio.to_thread(_surplus, inspected, records)
         if why is None:
-            known.add(ident)
+            used.add(ident)
             continue
         done = await engine.remove(container)
         if done.code == 0 or missing(done.err):
@@ -77,25 +71,17 @@ async def prune(engine: Engine, store: Store) -> list[str]:
             ended.add(ident)
     for network in networks:
         # A stopped container does not hold its network, and cannot be started without it.
-        if any(ident.startswith(network.rpartition("-")[2]) for ident in known):
+        if any(ident.startswith(network.rpartition("-")[2]) for ident in used):
             continue
         if (await engine.call("network", "rm", network)).code == 0:
             gone.append(f"network {network} removed")
     for volume in volumes:
         ident = volume.removeprefix("hermes-").partition("-")[0]
-        if ident in known or await _owner(engine, volume) != ours:
+        if ident in used or await _owner(engine, volume) != ours:
             continue
         if (await engine.call("volume", "rm", volume)).code == 0:
             gone.append(f"volume {volume} removed")
-    return gone + await asyncio.to_thread(_remove_directories, directories - known, ended - known)
-
-
-def _records(store: Store) -> dict[str, SandboxRecord]:
-    problems: list[str] = []
-    records = {one.id: one for one in store.all(problems)}
-    if problems:
-        raise HermesError(f"{problems[0]}; nothing was removed", code="state_unreadable")
-    return records
+    return gone + await asyncio.to_thread(_remove_directories, directories - used, ended - used)
 
 
 async def _listed(engine: Engine, *args: str) -> list[str]:
@@ -114,14 +100,10 @@ async def _owner(engine: Engine, volume: str) -> str | None:
 def _surplus(seen: dict[str, Any], records: dict[str, SandboxRecord]) -> str | None:
     marks, state = seen["Config"].get("Labels") or {}, seen["State"]
     record = records.get(marks.get("hermes.id", ""))
-    if marks.get("hermes.keep") == "yes" and (record is None or record.named):
-        return None
-    if record is None:
-        return "no sandbox has it"
-    if not record.named and owner_state(record) == "dead":
-        return "its hermes has ended"
-    if state.get("Running"):
-        return None
+    keep = marks.get("hermes.keep") == "yes"
+    why = surplus(record, keep=keep)
+    if why is not None or keep or state.get("Running"):
+        return why
     age = time.time() - _seconds(state.get("FinishedAt") or seen.get("Created") or "")
     ttl = float(marks.get("hermes.ttl") or 0)
     return f"stopped for {age / 86400:.1f} days" if ttl and age > ttl else None

@@ -26,6 +26,7 @@ from ._limits import PIDS, enforceable, inside
 from ._network import program
 from ._plan import LANDLOCK, Plan, plan_for
 from ._prune import prune
+from ._watch import Watch
 
 if TYPE_CHECKING:
     from hermes.state import Store
@@ -43,12 +44,14 @@ class JailBackend(Backend):
     """
 
     name: ClassVar[str] = "jail"
+    rouses: ClassVar[bool] = True
 
     def __init__(self, spec: Spec, config: Config) -> None:
         super().__init__(spec, config)
         self._plan: Plan | None = None
         self._known: Files | None = None
         self._made: dict[str, Any] = {}
+        self._watch: Watch | None = None
         self._limits: frozenset[str] = frozenset({"cpus", "memory", "pids"})  # until somebody has looked
 
     @classmethod
@@ -66,7 +69,7 @@ class JailBackend(Backend):
             limits=self._limits,
             workspace=frozenset({"private"} if self._by_landlock else {"private", "here", "path"}),
             shared_kernel=True,
-            judged=bool(reasons) or self.spec.workspace not in (None, "private"),
+            judged=bool(reasons) or (self.spec.workspace not in (None, "private") and not self._has_overlay),
             reaches_host=reasons,
             verified="real",
             exceptions=NOT_BY_LANDLOCK if self._by_landlock else {},
@@ -113,6 +116,13 @@ class JailBackend(Backend):
     def _by_landlock(self) -> bool:
         wish = self._made.get("holder") or self.spec.options.get("program", self.config.jail.program)
         return bool(wish == LANDLOCK)
+
+    @property
+    def _has_overlay(self) -> bool:
+        """Whether a workspace of this machine is not written to. What a jail was made with counts."""
+        if self._made:
+            return bool(self._made.get("overlay"))
+        return self._plan is not None and self._plan.overlay
 
     @property
     def _reasons(self) -> tuple[str, ...]:
@@ -165,6 +175,7 @@ class JailBackend(Backend):
             "base": str(files.base),
             "host_run": files.host_run,
             "here": plan.here,
+            "overlay": plan.overlay,
             "network": network or "on",
             "limits": limits,
         }
@@ -179,8 +190,12 @@ class JailBackend(Backend):
         files = await asyncio.to_thread(Files, self.spec.id, locator["host_run"])
         if locator["base"] != str(files.base):
             return "gone"
-        # The directory that it was made with, wherever it is looked for.
-        spec = msgspec.structs.replace(self.spec, workspace=locator.get("here") or "private")
+        # The directory that it was made with, wherever it is looked for, and whether that is written to.
+        spec = msgspec.structs.replace(
+            self.spec,
+            workspace=locator.get("here") or "private",
+            options={**self.spec.options, "overlay": bool(locator.get("overlay"))},
+        )
         self._plan = await asyncio.to_thread(plan_for, spec, self.config.jail, self.config.skills)
         self._limits = await asyncio.to_thread(enforceable, counted=not self._by_landlock)
         self._known, self._made = files, dict(locator)
@@ -203,9 +218,14 @@ class JailBackend(Backend):
         return channel.failure if isinstance(channel, JailChannel) else None
 
     async def direct_channel(self, run_dir: str) -> ByteChannel | None:
+        # Of a jail with nothing of this machine to keep there is nothing to look after.
+        here = None if self._made.get("overlay") else self._made["here"]
+        if self._watch is None and not self._by_landlock and (here or os.geteuid() == 0):
+            self._watch = Watch(self._files, here)
         if run_dir != self.guest_dirs().run_dir:
             return None  # it comes from inside, and is none that we gave
-        return SocketChannel(os.path.join(self._files.host_run, "guest"), SOCKET, uid=os.geteuid())
+        files = self._files
+        return SocketChannel(os.path.join(files.host_run, "guest"), SOCKET, uid=os.geteuid(), met=files.rouse)
 
     async def diagnose(self, reason: str) -> str:
         if not await asyncio.to_thread(self._files.base.is_dir):
@@ -233,10 +253,18 @@ class JailBackend(Backend):
             "LOGNAME": user,
             "SHELL": "/bin/bash",
             "PATH": search_path(self._made["python"]),
-            "LANG": "C.UTF-8",
+            "LANG": LANG if (LANG := os.environ.get("LANG", "C")) not in ("", "C", "POSIX") else "C.UTF-8",
             "TMPDIR": layout.tmp,
         }
         return {**found, JAIL: self.spec.id} if self._by_landlock else found
+
+    # --- looking after it
+
+    def still(self) -> bool:
+        return self._watch is None or self._watch.still()
+
+    async def mend(self) -> list[str]:
+        return [] if self._watch is None else await asyncio.to_thread(self._watch.look)
 
     # --- taking it down
 

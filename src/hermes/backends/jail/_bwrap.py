@@ -17,7 +17,8 @@ from hermes.errors import BackendError, ConfigError
 from .._command import run_client
 from .._seccomp import program
 from ._files import CREDENTIALS, HOME, RUN, WORKSPACE, Files
-from ._plan import Plan, protected
+from ._overlay import merged
+from ._plan import Kept, Plan
 
 __all__ = [
     "CHANGED",
@@ -25,6 +26,7 @@ __all__ = [
     "arguments",
     "bwrap_for",
     "guest_python",
+    "identity",
     "only_roots",
     "search_path",
     "seccomp",
@@ -124,11 +126,15 @@ def search_path(python: str) -> str:
     return PATH if _is_shown(python) else f"{os.path.dirname(python)}:{PATH}"
 
 
-def arguments(plan: Plan, files: Files, network: str) -> tuple[list[str], list[str]]:
+def arguments(
+    plan: Plan, files: Files, network: str, kept: Kept, hidden: Iterable[str]
+) -> tuple[list[str], list[str]]:
     """Return the arguments that make the jail what it is, and what checks it before a program runs. Blocks.
 
     :param network: what there really is: on, off or host
-    :raises ConfigError: something of the workspace cannot be kept read-only
+    :param kept: what stays read-only of the workspace
+    :param hidden: paths of the system that are not seen
+    :raises ConfigError: something of the workspace was changed meanwhile
     """
     result = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     result += [] if network == "host" else ["--unshare-net"]
@@ -139,10 +145,7 @@ def arguments(plan: Plan, files: Files, network: str) -> tuple[list[str], list[s
     result += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]
     for path in filter(os.path.exists, _KERNEL_SETTINGS):
         result += ["--ro-bind", path, path]
-    for path in (
-        *filter(os.path.exists, _KERNEL_HIDDEN),
-        *(only_roots("/etc") if os.geteuid() == 0 else ()),
-    ):
+    for path in (*filter(os.path.exists, _KERNEL_HIDDEN), *hidden):
         result += _hide(path)
     for name, content in files.own_etc(network).items():
         real = os.path.realpath(f"/etc/{name}")  # a link may lead to /run
@@ -154,13 +157,16 @@ def arguments(plan: Plan, files: Files, network: str) -> tuple[list[str], list[s
         result += ["--ro-bind", str(files.skills), f"{HOME}/.hermes/skills"]
     if plan.here is None:
         result += ["--bind", str(files.base / "workspace"), WORKSPACE]
+    elif plan.overlay:
+        # Root of the namespace that the overlay is mounted in is this user, who is one again inside.
+        result += ["--uid", str(os.geteuid()), "--gid", str(os.getegid())]
+        result += ["--bind", merged(files.base), WORKSPACE]
     else:
         result += ["--bind", plan.here, WORKSPACE]
-        kept, around = protected(plan.here, plan.options.protect)
-        for kind, paths in (("--bind", around), ("--ro-bind", kept)):
+        for kind, paths in (("--bind", kept.around), ("--ro-bind", kept.kept)):
             for path in paths:
                 result += [kind, f"{plan.here}/{path}", f"{WORKSPACE}/{path}"]
-        check = _checked(plan.here, [*around, *kept])
+        check = _checked(plan.here, [*kept.around, *kept.kept])
     return [*result, "--remount-ro", "/"], check
 
 
@@ -171,11 +177,11 @@ def _checked(here: str, paths: list[str]) -> list[str]:
     between the look and the mount.
     """
     inside = "\n".join([WORKSPACE, *(f"{WORKSPACE}/{path}" for path in paths)])
-    wanted = "\n".join(_identity(f"{here}/{path}".rstrip("/")) for path in ("", *paths))
+    wanted = "\n".join(identity(f"{here}/{path}".rstrip("/")) for path in ("", *paths))
     return ["/bin/sh", "-c", _SAME, "sh", inside, wanted]
 
 
-def _identity(path: str) -> str:
+def identity(path: str) -> str:
     """Return device and inode of what is at a path without links.
 
     :raises ConfigError: it is not there any more, or there is a link in it now

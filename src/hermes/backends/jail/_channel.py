@@ -14,10 +14,14 @@ from hermes._tasks import settled
 from hermes.errors import BackendError, HermesError
 
 from .._process import ProcessChannel
-from ._bwrap import CHANGED, arguments, seccomp
+from . import _overlay
+from ._bwrap import CHANGED, arguments, identity, only_roots, seccomp
 from ._files import Files, held
+from ._git import followed
+from ._held import Held
 from ._network import Network, program
-from ._plan import Plan
+from ._plan import Kept, Plan, protected
+from ._watch import begin
 
 __all__ = ["JailChannel"]
 
@@ -75,35 +79,49 @@ class JailChannel(ProcessChannel):
             said, said_in = (
                 stack.enter_context(open(fd, mode)) for fd, mode in zip(os.pipe(), ("rb", "wb"), strict=True)
             )
-            words, check = arguments(self._plan, self._files, self._network)
-            words += ["--info-fd", str(said_in.fileno()), "--seccomp", str(filters)]
-            network = self._way_out = self._network_of_its_own()
-            if network is not None:
-                words += ["--sync-fd", str(network.alive)]
+            ended, alive = os.pipe()
+            stack.callback(os.close, ended)
+            stack.callback(os.close, alive)
+            kept = self._keep(ended, stack)
+            hidden = list(only_roots("/etc")) if os.geteuid() == 0 else []
+            words, check = arguments(self._plan, self._files, self._network, kept, hidden)
+            words += ["--info-fd", str(said_in.fileno()), "--seccomp", str(filters), "--sync-fd", str(alive)]
+            network = self._way_out = self._network_of_its_own(ended)
             given = held(b"".join(os.fsencode(word) + b"\0" for word in words), stack)
-            self._argv = [*self._files.groups.enter(), bwrap, "--args", str(given), "--", *check, *inner]
-            self._popen["pass_fds"] = (
-                said_in.fileno(),
-                filters,
-                given,
-                *([network.alive] if network else []),
+            plan, base = self._plan, self._files.base
+            overlay = (
+                _overlay.enter(base, plan.here, identity(plan.here)) if plan.overlay and plan.here else []
             )
+            enter = [*self._files.groups.enter(), *overlay]
+            self._argv = [*enter, bwrap, "--args", str(given), "--", *check, *inner]
+            self._popen["pass_fds"] = (said_in.fileno(), filters, given, alive)
             process = super()._spawn()
             said_in.close()
             pid = 0
             try:
                 pid = int(json.loads(said.read())["child-pid"])
-                self._files.note(pid)
+                begin(self._files, pid, None if plan.overlay else plan.here, kept.kept, hidden)
                 if network is not None:
                     network.start(pid)
             except BaseException as error:
                 words_of_it = _discard(process, pid)
                 if isinstance(error, ValueError):
-                    raise _failed(words_of_it) from error
+                    raise _overlay.failed(words_of_it) or _failed(words_of_it) from error
                 raise
             return process
 
-    def _network_of_its_own(self) -> Network | None:
+    def _keep(self, ended: int, stack: contextlib.ExitStack) -> Kept:
+        """Return what stays read-only of the workspace, with what is put there lest it appear."""
+        here = self._plan.here
+        if here is None or self._plan.overlay:
+            return Kept([], [])
+        git = followed(here)
+        held = Held(here, git.files, git.folders)
+        stack.callback(held.close)
+        held.until(ended)
+        return protected(here, [*self._plan.options.protect, *git.kept, *git.files, *git.folders])
+
+    def _network_of_its_own(self, ended: int) -> Network | None:
         if self._network != "on":
             return None
         path = program()
@@ -112,7 +130,7 @@ class JailChannel(ProcessChannel):
                 "neither slirp4netns nor pasta is here any more; no command was run",
                 hint="Install one of them, or make the sandbox anew with network: off.",
             )
-        return Network(path, self._files.base / "network.log")
+        return Network(path, self._files.base / "network.log", ended)
 
 
 def _discard(process: subprocess.Popen[bytes], pid: int) -> str:

@@ -115,9 +115,9 @@ class Files:
                 raise SandboxGone("there is no jail", reason="its files were removed") from error
             raise BackendError(f"the jail cannot be used: {error}; no command was run") from error
 
-    def note(self, pid: int) -> None:
-        """Remember the first process of a jail, as it is known here. Blocks."""
-        (self.base / "processes" / f"{pid}-{_started(pid)}").touch()
+    def note(self, pid: int, text: str) -> None:
+        """Remember the first process of a jail, as it is known here, and something about it. Blocks."""
+        (self.base / "processes" / f"{pid}-{_started(pid)}").write_text(text, "utf-8")
 
     def mark(self) -> None:
         """Remember that its processes have to be looked for, as there are no namespaces. Blocks."""
@@ -141,6 +141,17 @@ class Files:
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.005)
         return left
+
+    def rouse(self, guest: int) -> None:
+        """Let everything in it go on when its guest was stopped, which a command can do and nobody inside
+        undo. Blocks, for a moment.
+        """
+        if _state(guest) != "T":
+            return
+        marked = (self.base / "processes" / MARKED).exists()
+        for pid in _marked(self.ident) if marked else _beside(guest):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def guest_answers(self) -> bool:
         """Return whether a guest accepts connections. Blocks."""
@@ -168,14 +179,37 @@ def _marked(ident: str) -> list[int]:
     return found
 
 
-def _started(pid: int) -> str:
-    """Return when a process was started, in the kernel's own measure; empty when there is none."""
+def _beside(pid: int) -> list[int]:
+    """Return the processes in the namespace of one, which is not ours."""
+    found = []
+    with contextlib.suppress(OSError):
+        space = os.readlink(f"/proc/{pid}/ns/pid")
+        if space == os.readlink("/proc/self/ns/pid"):
+            return []
+        for entry in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{entry}/ns/pid") == space:
+                    found.append(int(entry))
+    return found
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what the kernel says of a process, from its state on; nothing when there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:
-        return ""
-    state, *fields = stat.rpartition(") ")[2].split()
-    return "" if state in "ZX" else fields[18]
+        return []
+    return stat.rpartition(") ")[2].split()
+
+
+def _state(pid: int) -> str:
+    return next(iter(_stat(pid)), "")
+
+
+def _started(pid: int) -> str:
+    """Return when a process was started, in the kernel's own measure; empty when there is none."""
+    fields = _stat(pid)
+    return "" if not fields or fields[0] in "ZX" else fields[19]
 
 
 def _ended(pid: int, started: str) -> bool:

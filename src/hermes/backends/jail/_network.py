@@ -34,15 +34,15 @@ def program() -> str | None:
 
 
 class Network:
-    """The network of one jail on its way up. Made before the jail, which holds ``alive`` as long as it is.
+    """The network of one jail on its way up. What is started here ends with the jail.
 
-    What is started here ends when ``alive`` is closed everywhere.
+    :param ended: the end of a pipe whose other end the jail holds as long as it is
     """
 
-    def __init__(self, path: str, log: Path) -> None:
+    def __init__(self, path: str, log: Path, ended: int) -> None:
         self._path = path
         self._log = log
-        self._ended, self.alive = os.pipe()
+        self._ended = ended
         self._table = Path()
         self._routes: subprocess.Popen[bytes] | None = None
 
@@ -115,10 +115,6 @@ class Network:
 
     def close(self) -> None:
         """Let go of it: what was started lives as long as the jail."""
-        for fd in (self._ended, self.alive):
-            if fd >= 0:
-                os.close(fd)
-        self._ended = self.alive = -1
         if self._routes is not None:
             if self._routes.poll() is None:
                 self._routes.kill()

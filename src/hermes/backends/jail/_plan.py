@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes.config import Jail, section
 from hermes.errors import ConfigError, UnsupportedError
@@ -14,13 +14,10 @@ from hermes.errors import ConfigError, UnsupportedError
 from .._workspace import checked_workspace
 from ..base import Spec
 
-__all__ = ["LANDLOCK", "Plan", "plan_for", "protected"]
+__all__ = ["LANDLOCK", "Kept", "Plan", "plan_for", "protected"]
 
 LANDLOCK = "landlock"
 """The program that is none: the kernel alone holds the jail."""
-
-# What git reads as commands, or as the way to them.
-_GIT = ("hooks", "config", "config.worktree", "commondir", "info", "modules", "worktrees")
 
 
 @dataclass(frozen=True)
@@ -37,6 +34,11 @@ class Plan:
     limits: Mapping[str, float]
 
     @property
+    def overlay(self) -> bool:
+        """Whether what is written to ``here`` is kept beside it."""
+        return self.options.overlay and self.here is not None
+
+    @property
     def reasons(self) -> tuple[str, ...]:
         """Why it is no sandbox."""
         return ("it uses the network of this machine",) if self.network == "host" else ()
@@ -50,6 +52,7 @@ class Plan:
             "skills": self.skills,
             "jail.program": self.options.program,
             "jail.protect": list(self.options.protect),
+            **({"jail.overlay": True} if self.overlay else {}),
         }
 
 
@@ -84,27 +87,26 @@ def plan_for(spec: Spec, configured: Jail, skills: str) -> Plan:
     return Plan(options, here, spec.network, skills, spec.limits)
 
 
-def protected(here: str, more: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """Return what stays read-only of a directory of this machine, and what is around it; relative paths.
+class Kept(NamedTuple):
+    """What stays read-only of a directory of this machine, and what is around it; relative paths.
 
-    What is around has to be mounted too: else it could be moved away, and another put in its place. Blocks.
+    What is around has to be mounted too: else it could be moved away, and another put in its place.
+    """
+
+    kept: list[str]
+    around: list[str]
+
+
+def protected(here: str, more: Iterable[str]) -> Kept:
+    """Return what is there of what programs run by themselves, and of further paths. Blocks.
 
     :raises ConfigError: something is a link, which cannot be kept as it is
     """
     from hermes.workspace._protect import FILES, FOLDERS
 
-    wanted = [name for name in sorted(FILES | FOLDERS) if name != ".env"] + list(
-        map(posixpath.normpath, more)
-    )
-    git = os.path.join(here, ".git")
-    if os.path.isdir(git) and not os.path.islink(git):
-        if not os.path.lexists(os.path.join(git, "hooks")):
-            os.mkdir(os.path.join(git, "hooks"))  # else it could be made in there
-        wanted += [f".git/{name}" for name in _GIT]
-    else:
-        wanted.append(".git")  # a file that leads elsewhere
-    kept, around = [], []
-    for path in wanted:
+    wanted = [name for name in sorted(FILES | FOLDERS) if name != ".env"]
+    found = Kept([], [])
+    for path in dict.fromkeys([*wanted, *map(posixpath.normpath, more)]):
         above = [path.rsplit("/", n)[0] for n in range(path.count("/"), 0, -1)]
         if not os.path.lexists(os.path.join(here, path)):
             continue
@@ -115,6 +117,6 @@ def protected(here: str, more: tuple[str, ...]) -> tuple[list[str], list[str]]:
                     "started",
                     hint="Put the file itself in its place, or use --workspace private.",
                 )
-        kept.append(path)
-        around += [one for one in above if one not in around]
-    return kept, around
+        found.kept.append(path)
+        found.around.extend(one for one in above if one not in found.around)
+    return found

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 from hermes.config import home
-from hermes.errors import HermesError
-from hermes.state import SandboxRecord, Store, owner_state
+from hermes.state import SandboxRecord, Store
 
+from .._leftovers import read_known, surplus
 from ._files import MARK, PREFIX, Files
 
 __all__ = ["prune"]
@@ -23,10 +23,7 @@ def prune(store: Store) -> list[str]:
     """
     folders = sorted((home() / "sandboxes").glob(f"{PREFIX}*"))
     # Read last: what has no record then, had none when it was listed, and is not just being made.
-    problems: list[str] = []
-    records = {one.id: one for one in store.all(problems)}
-    if problems:
-        raise HermesError(f"{problems[0]}; nothing was removed", code="state_unreadable")
+    records = read_known(store)
     gone = []
     for folder in folders:
         ident = folder.name.removeprefix(PREFIX)
@@ -43,9 +40,9 @@ def prune(store: Store) -> list[str]:
 
 def _surplus(folder: Path, record: SandboxRecord | None) -> str | None:
     if record is not None:
-        return "its hermes has ended" if not record.named and owner_state(record) == "dead" else None
+        return surplus(record)
     try:
         keep = json.loads((folder / MARK).read_text("utf-8")).get("keep")
     except (OSError, ValueError):
         keep = False
-    return None if keep else "no sandbox has it"
+    return surplus(None, keep=bool(keep))

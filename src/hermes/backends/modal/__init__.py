@@ -8,7 +8,6 @@ import importlib
 import importlib.util
 import re
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -22,6 +21,7 @@ from hermes.usage import Size
 
 from .._cloud import _limiter
 from .._cloud._account import check_account, mark
+from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from . import _snapshots as snapshots
@@ -100,7 +100,7 @@ class ModalBackend(Backend):
             raise BackendError(
                 f"Modal does not answer at {connection.url}; nothing was started",
                 code="backend_unavailable",
-                hint="Is there a network, and is modal.server_url right?",
+                hint=modal.AWAY,
             ) from error
 
     @property
@@ -141,6 +141,11 @@ class ModalBackend(Backend):
 
     def check_spec(self) -> None:
         settings = self._settings
+        if "reuse" in self.spec.options:
+            raise ConfigError(
+                "modal.reuse is for the command line, and no option of a sandbox; nothing was started",
+                hint="A Sandbox() without a name shares with nobody; with one it does with all that use it.",
+            )
         if self.spec.network in ("internal", "host"):
             raise self._unsupported(f"network: {self.spec.network}", "there are 'on' and 'off'")
         if self.spec.network == "off" and (settings.allow_domains or settings.allow_cidrs):
@@ -148,9 +153,26 @@ class ModalBackend(Backend):
                 "network: off and modal.allow_domains or modal.allow_cidrs exclude each other; nothing was "
                 "started"
             )
+        if "" in (self.spec.image, settings.image):
+            raise ConfigError(
+                "the name of the image is empty; nothing was started",
+                hint="Leave it out for the default: hermes config unset modal.image",
+            )
+        if settings.idle < 1:
+            raise ConfigError(
+                "modal.idle is the time without use after which a sandbox sleeps: a second at the least; "
+                "nothing was started",
+                hint="It cannot be switched off, since what nobody uses is billed; it may be as long as 24h.",
+            )
         if not 1 <= settings.lifetime <= MAX_LIFETIME:
             raise ConfigError("modal.lifetime can be 24 hours at the most; nothing was started")
         super().check_spec()
+
+    @property
+    def _blocked(self) -> bool:
+        """Whether nothing may be connected to; an empty list says so as well."""
+        lists = self._settings.allow_domains, self._settings.allow_cidrs
+        return self.spec.network == "off" or (lists != (None, None) and not any(lists))
 
     def settings(self) -> dict[str, Any]:
         wanted = self._settings
@@ -160,9 +182,9 @@ class ModalBackend(Backend):
             "modal.environment": wanted.environment,
             "modal.gpu": wanted.gpu,
             "modal.region": wanted.region,
-            "network": self.spec.network or "on",
-            "modal.allow_domains": list(wanted.allow_domains),
-            "modal.allow_cidrs": list(wanted.allow_cidrs),
+            "network": "off" if self._blocked else self.spec.network or "on",
+            "modal.allow_domains": list(wanted.allow_domains or ()),
+            "modal.allow_cidrs": list(wanted.allow_cidrs or ()),
             "limits": dict(self.spec.limits),
         }
 
@@ -294,9 +316,9 @@ class ModalBackend(Backend):
             "tags": tags(self.spec),
             "image": image,
             "timeout": int(settings.lifetime),
-            "idle_timeout": max(int(settings.idle), 1),
+            "idle_timeout": int(settings.idle),
             "workdir": WORKSPACE,
-            "block_network": self.spec.network == "off",
+            "block_network": self._blocked,
         }
         if settings.allow_domains:
             options["outbound_domain_allowlist"] = list(settings.allow_domains)
@@ -337,6 +359,11 @@ class ModalBackend(Backend):
         check_account(self, locator, mark(connection.account))
         return "stopped" if await asyncio.to_thread(snapshots.kept, self.spec.id) else "gone"
 
+    async def lost(self) -> str:
+        if await asyncio.to_thread(snapshots.kept, self.spec.id):
+            return ""
+        return "its files are lost: it has ended at Modal, which has no snapshot of them"
+
     async def _running(self, modal: ModuleType, connection: Connection) -> bool:
         work = modal.from_name(connection, self._settings, self._name)
         try:
@@ -367,6 +394,9 @@ class ModalBackend(Backend):
             return process
 
         return ModalChannel(modal, start)
+
+    def failure(self, channel: ByteChannel) -> HermesError | None:
+        return channel.failure if isinstance(channel, CloudChannel) else None
 
     async def _stay(self, modal: ModuleType, box: Any) -> None:
         """Have Modal not take the sandbox for idle while the guest is there."""
@@ -502,10 +532,6 @@ class ModalBackend(Backend):
             if not isinstance(error.__cause__, modal.NotFoundError):
                 raise
             await asyncio.to_thread(snapshots.forget, self.spec.id)
-            warnings.warn(
-                f"the files of '{self.spec.name}' are lost: Modal does not have their snapshot any more",
-                stacklevel=2,
-            )
             raise SandboxGone(
                 "Modal does not have the snapshot of the sandbox's files any more",
                 reason="its snapshot has expired or was deleted",

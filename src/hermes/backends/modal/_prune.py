@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 import time
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from hermes.config import Config, home
-from hermes.errors import HermesError
-from hermes.state import SandboxRecord, Store, owner_state
+from hermes.config import Config
+from hermes.state import Store
 
+from .._leftovers import home_mark, known, surplus
 from . import _snapshots as snapshots
 
 if TYPE_CHECKING:
@@ -20,15 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BORN", "prune", "tags"]
 
-LIST_SECONDS = 60.0
+LIST_SECONDS = 12.0
 BORN = "hermes-born"
-
-
-def _home_mark() -> str:
-    """Return what tells the sandboxes of one hermes home from those of others in the same account."""
-    from ..ssh import owner
-
-    return hashlib.sha256(f"{owner()}:{os.path.realpath(home())}".encode()).hexdigest()[:16]
 
 
 def tags(spec: Spec) -> dict[str, str]:
@@ -45,17 +36,13 @@ def tags(spec: Spec) -> dict[str, str]:
 async def prune(modal: ModuleType, config: Config, store: Store) -> list[str]:
     """End sandboxes without a record or an owner, delete snapshots that nobody needs; say what went."""
     connection = await asyncio.to_thread(modal.connection, config.modal)
-    await connection.open()
-    app = await connection.app(config.modal, make=False)
-    if app is None:
-        return []
-    mark = await asyncio.to_thread(_home_mark)
+    listed = await modal.call(_listed(modal, connection, config), "list the sandboxes", LIST_SECONDS)
     gone: list[str] = []
-    listed = await modal.call(_listed(modal, connection, app, mark), "list the sandboxes", LIST_SECONDS)
     # Read last: what has no record then had none when it was listed, and is not just being made.
-    records = await asyncio.to_thread(_records, store)
+    records = await known(store)
     for box, marks in listed:
-        why = await asyncio.to_thread(_surplus, marks, records)
+        record, keep = records.get(marks.get("hermes-id", "")), marks.get("hermes-keep") == "yes"
+        why = await asyncio.to_thread(surplus, record, keep=keep)
         if why is not None:
             await modal.gone_is_fine(box.terminate.aio(), "end a sandbox")
             gone.append(f"sandbox {box.object_id} ended ({why})")
@@ -71,27 +58,19 @@ async def prune(modal: ModuleType, config: Config, store: Store) -> list[str]:
     return gone
 
 
-async def _listed(
-    modal: ModuleType, connection: Any, app: Any, mark: str
-) -> list[tuple[Any, dict[str, str]]]:
+async def _listed(modal: ModuleType, connection: Any, config: Config) -> list[tuple[Any, dict[str, str]]]:
+    await connection.open()
+    app = await connection.app(config.modal, make=False)
+    if app is None:
+        return []
+    mark = await asyncio.to_thread(_home_mark)
     found = modal.modal.Sandbox.list.aio(
         app_id=app.app_id, tags={"hermes-home": mark}, client=connection.client
     )
     return [(box, await box.get_tags.aio()) async for box in found]
 
 
-def _records(store: Store) -> dict[str, SandboxRecord]:
-    problems: list[str] = []
-    records = {one.id: one for one in store.all(problems)}
-    if problems:
-        raise HermesError(f"{problems[0]}; nothing was removed", code="state_unreadable")
-    return records
+def _home_mark() -> str:
+    from ..ssh import owner
 
-
-def _surplus(marks: dict[str, str], records: dict[str, SandboxRecord]) -> str | None:
-    record = records.get(marks.get("hermes-id", ""))
-    if record is None:
-        return None if marks.get("hermes-keep") == "yes" else "no sandbox has it"
-    if not record.named and owner_state(record) == "dead":
-        return "its hermes has ended"
-    return None
+    return home_mark(owner())

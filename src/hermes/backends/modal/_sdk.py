@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import modal
+from grpclib.protocol import H2Protocol
 from modal.config import config as own_config
 from modal.exception import (
     AlreadyExistsError,
@@ -33,6 +34,7 @@ from hermes.config import Modal, dotenv
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 
 __all__ = [
+    "AWAY",
     "AlreadyExistsError",
     "Connection",
     "Error",
@@ -52,9 +54,38 @@ CONNECT_SECONDS = 20.0
 CALL_SECONDS = 30.0
 VARIABLES = ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")
 PAGE = "https://modal.com/settings/tokens"
+AWAY = "Is there a network, and is modal.server_url right? Modal's status page says whether it has trouble."
 
 image_delete = modal.experimental.image_delete
 T = TypeVar("T")
+
+
+class _Transport:
+    """A transport that drops what is written once it is broken.
+
+    The SDK's HTTP/2 sends the rest of a long message to a connection that is lost, for each piece of which
+    asyncio warns; then it learns of it, and sends the message again.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def write(self, data: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+_connection_made = H2Protocol.connection_made
+
+
+def _made(protocol: H2Protocol, transport: Any) -> None:
+    _connection_made(protocol, cast(asyncio.BaseTransport, _Transport(transport)))
+
+
+H2Protocol.connection_made = _made  # type: ignore[method-assign,assignment]
 
 
 class Connection:
@@ -157,10 +188,18 @@ def translated(error: BaseException, doing: str, seconds: float = CALL_SECONDS) 
         return SandboxGone(f"Modal cannot {doing}: {said}", reason=said or "it is not there any more")
     if isinstance(error, TimeoutError) and not isinstance(error, Error):
         return Unreachable(
-            f"Modal did not {doing} within {seconds:g} s", reason=f"no answer within {seconds:g} s"
+            f"Modal did not {doing} within {seconds:g} s",
+            reason=f"no answer within {seconds:g} s",
+            operation=doing,
+            hint=AWAY,
         )
     if isinstance(error, ConnectionError | ServiceError | InternalError | ClientClosed | OSError):
-        return Unreachable(f"Modal cannot be reached to {doing}: {said}", reason=said or repr(error))
+        return Unreachable(
+            f"Modal cannot be reached to {doing}: {said}",
+            reason=said or repr(error),
+            operation=doing,
+            hint=AWAY,
+        )
     if isinstance(error, ConflictError) and "finished" in said:
         return SandboxGone(f"Modal cannot {doing}: {said}", reason=said)
     return BackendError(f"Modal cannot {doing}: {said or repr(error)}")

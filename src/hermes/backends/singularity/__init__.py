@@ -104,7 +104,7 @@ class SingularityBackend(Backend):
         plan = await asyncio.to_thread(self._planned)
         client = await client_for(plan.options.program)
         work, _ = await asyncio.to_thread(workdir.choose)
-        image = await ensure(client, plan.image, work, self.progress, renew=renew)
+        image = await ensure(client, plan.image, work, self.progress, self.measure, renew=renew)
         return f"{client.name} works, sandboxes go to {work}, and the image is {image}"
 
     async def examine(self) -> list[str]:
@@ -142,7 +142,7 @@ class SingularityBackend(Backend):
         if had_files and await runner.runs():
             raise BackendError(f"there is an instance {self._instance} already; nothing was started")
         try:
-            image = made["image"] = await ensure(client, plan.image, work, self.progress)
+            image = made["image"] = await ensure(client, plan.image, work, self.progress, self.measure)
             await settled(asyncio.to_thread(files.make, self.spec, plan))
             await runner.start(plan, image, self.progress)
         except BaseException as error:

@@ -12,6 +12,7 @@ import tarfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes._lock import Lock
 from hermes.config import home, make_private
@@ -20,12 +21,17 @@ from hermes.errors import BackendError, ConfigError, HermesError
 from .._command import run_client
 from ._client import Client
 
+if TYPE_CHECKING:
+    from ..base import Measure
+
 __all__ = ["DEFAULT_IMAGE", "Image", "ensure", "parse_image"]
 
 DEFAULT_IMAGE = "docker://nikolaik/python-nodejs:python3.13-nodejs22"
 """Has bash, python3, git, curl and node."""
 
 BUILD_SECONDS = 2 * 3600.0
+STEPS = ("Starting build", "Fetching OCI", "Extracting OCI", "Inserting", "Creating SIF")
+"""What a conversion says when it begins each of its parts."""
 REMOTE = ("docker", "oras", "library", "shub")
 LOCAL = ("docker-daemon", "docker-archive", "oci-archive")
 
@@ -86,7 +92,13 @@ def cache_dir(work: Path) -> Path:
 
 
 async def ensure(
-    client: Client, image: Image, work: Path, progress: Callable[[str], None], *, renew: bool = False
+    client: Client,
+    image: Image,
+    work: Path,
+    progress: Callable[[str], None],
+    measure: Measure | None = None,
+    *,
+    renew: bool = False,
 ) -> str:
     """Return the path of an image that can be started, after converting it if that was not done before.
 
@@ -106,11 +118,13 @@ async def ensure(
     await asyncio.to_thread(lambda: make_private(cache))
     async with _alone(cache / f"{key}.lock", progress):
         if renew or not await asyncio.to_thread(made.exists):
-            await _convert(client, image, made, progress)
+            await _convert(client, image, made, progress, measure)
     return str(made)
 
 
-async def _convert(client: Client, image: Image, made: Path, progress: Callable[[str], None]) -> None:
+async def _convert(
+    client: Client, image: Image, made: Path, progress: Callable[[str], None], measure: Measure | None
+) -> None:
     draft, scratch = made.with_suffix(".new"), made.with_suffix(".tmp")
 
     def clean() -> None:
@@ -129,7 +143,7 @@ async def _convert(client: Client, image: Image, made: Path, progress: Callable[
         done = await client.call(
             *("build", *fast, str(draft), image.source),
             timeout=BUILD_SECONDS,
-            on_line=lambda line: _tell(line, progress),
+            on_line=lambda line: _tell(line, progress, measure),
             env=env,
             quiet=False,
         )
@@ -140,11 +154,14 @@ async def _convert(client: Client, image: Image, made: Path, progress: Callable[
         await asyncio.shield(asyncio.to_thread(clean))
 
 
-def _tell(line: str, progress: Callable[[str], None]) -> None:
+def _tell(line: str, progress: Callable[[str], None], measure: Measure | None) -> None:
     text = re.sub(r"\x1b\[[0-9;]*m", "", line).strip()
     text = re.sub(r"^(INFO|WARNING):\s*", "", text)
     if text and not text.startswith("Use '--") and len(text) < 300:
         progress(text)
+    for done, words in enumerate(STEPS):
+        if measure is not None and text.startswith(words):
+            measure(done, len(STEPS), "steps")
 
 
 def _missing(image: Image, client: Client, said: str) -> HermesError:

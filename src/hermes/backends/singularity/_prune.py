@@ -10,8 +10,9 @@ from typing import Any
 
 from hermes.config import Slurm
 from hermes.errors import HermesError
-from hermes.state import SandboxRecord, Store, owner_state
+from hermes.state import SandboxRecord, Store
 
+from .._leftovers import known, surplus
 from . import workdir
 from ._client import Client
 from ._files import MARK, PREFIX, Files, home_mark, run_dir
@@ -31,10 +32,7 @@ async def prune(client: Client, store: Store) -> list[str]:
     here = await client.instances(f"{PREFIX}*")
     directories = await asyncio.to_thread(_directories)
     # Read last: what has no record then, had none when it was listed, and is not just being made.
-    problems: list[str] = []
-    records = {one.id: one for one in await asyncio.to_thread(store.all, problems)}
-    if problems:
-        raise HermesError(f"{problems[0]}; nothing was removed", code="state_unreadable")
+    records = await known(store)
     gone: list[str] = []
     for base in directories:
         mark = await asyncio.to_thread(_mark, base)
@@ -48,7 +46,8 @@ async def prune(client: Client, store: Store) -> list[str]:
             if await asyncio.to_thread((base / "job").exists):
                 runner = SlurmJob(client, files, name, Slurm())
                 running = bool((await runner.state())[0])
-            why = await asyncio.to_thread(_surplus, mark, record, running=running)
+            # One with a name may be started again with its files, whether it runs or not.
+            why = await asyncio.to_thread(surplus, record, keep=bool(mark.get("keep")))
             if why is None or await runner.end() or await asyncio.to_thread(files.remove):
                 continue
         except HermesError:  # SLURM does not answer, or is not here: the next time
@@ -78,15 +77,6 @@ def _mark(base: Path) -> dict[str, Any] | None:
     if not isinstance(mark, dict) or owner != os.geteuid() or mark.get("home") != home_mark():
         return None
     return mark if base.name == f"{PREFIX}{mark.get('id')}" else None
-
-
-def _surplus(mark: dict[str, Any], record: SandboxRecord | None, *, running: bool) -> str | None:
-    if mark.get("keep") and (record is None or record.named):
-        return None
-    if record is None:
-        return "no sandbox has it"
-    # One with a name may be started again with its files, whether it runs or not.
-    return "its hermes has ended" if not record.named and owner_state(record) == "dead" else None
 
 
 def _files(base: Path, ident: str, record: SandboxRecord | None) -> Files:

@@ -20,10 +20,11 @@ from vercel.sandbox import (
 )
 
 from hermes.config import Config, Vercel, section
-from hermes.errors import ConfigError, HermesError, SandboxGone, Unreachable
+from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
 from hermes.usage import Size
 
 from .._cloud._account import check_account, mark
+from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
 from ..ssh import owner
@@ -82,8 +83,13 @@ class VercelBackend(Backend):
         wish, spec = self._wish, self.spec
         if spec.network in ("internal", "host"):
             raise self._unsupported(f"network: {spec.network}", "it is on, or off, or on for vercel.domains")
-        if spec.network == "off" and wish.domains:
+        if spec.network == "off" and wish.domains:  # an empty list says the same
             raise ConfigError("vercel.domains are to be reached, and network is off; nothing was started")
+        if "" in (spec.image, wish.image, wish.snapshot):
+            raise ConfigError(
+                "the name of the image or the snapshot is empty; nothing was started",
+                hint="Leave it out for the provider's own: hermes config unset vercel.image",
+            )
         if len(wish.ports) > 4:
             raise ConfigError("vercel.ports: at most four; nothing was started")
         cpus = spec.limits.get("cpus")
@@ -104,6 +110,10 @@ class VercelBackend(Backend):
         return self._settings
 
     @property
+    def _blocked(self) -> bool:
+        return self.spec.network == "off" or self._wish.domains == ()
+
+    @property
     def _image(self) -> str | None:
         return self.spec.image or self._wish.image
 
@@ -119,8 +129,8 @@ class VercelBackend(Backend):
             "region": wish.region,
             "cpus": self._cpus,
             "ports": list(wish.ports),
-            "network": self.spec.network or "on",
-            "domains": list(wish.domains),
+            "network": "off" if self._blocked else self.spec.network or "on",
+            "domains": list(wish.domains or ()),
             "persistent": self.spec.persistent,
         }
 
@@ -171,7 +181,7 @@ class VercelBackend(Backend):
         if spec.keep:
             tags[KEEP] = "1"
         policy = NetworkPolicy.allow_all()
-        if spec.network == "off":
+        if self._blocked:
             policy = NetworkPolicy.deny_all()
         elif wish.domains:
             policy = NetworkPolicy.custom({domain: () for domain in wish.domains})
@@ -196,8 +206,16 @@ class VercelBackend(Backend):
             )
         except BaseException as error:
             await client.aclose()
+            no_snapshot = code_of(error)[1] == "snapshot_not_found" or (source and code_of(error)[0] == 404)
             if code_of(error)[0] not in (400, 401, 402, 403, 409):  # else it is not there, or not ours
                 await asyncio.shield(self._unmade(error))
+            if no_snapshot and not earlier:
+                raise BackendError(
+                    f"Vercel has no snapshot {source} in this project (any more); nothing was started",
+                    code="snapshot_gone",
+                    operation="create",
+                    hint="vercel.snapshot says what a new sandbox begins with; 'snapshot()' makes one.",
+                ) from error.__cause__
             raise
         self._spare = (client, box)
         if earlier is not None:
@@ -245,6 +263,12 @@ class VercelBackend(Backend):
             return "running"
         return "stopped" if box.persistent or box.current_snapshot_id else "gone"
 
+    async def lost(self) -> str:
+        if await asyncio.to_thread(snapshots.left_by, self.spec.id):
+            return ""
+        kept = "its snapshot is gone, too" if self.spec.persistent else "persistent: true would keep them"
+        return f"its files are lost: its time at Vercel was over, or somebody removed it ({kept})"
+
     async def let_go(self) -> None:
         await self._drop()
 
@@ -258,6 +282,9 @@ class VercelBackend(Backend):
         return VercelChannel(
             argv, self._attached, deadline=wish.deadline, lifetime=wish.lifetime, on_limit=self._limited
         )
+
+    def failure(self, channel: ByteChannel) -> HermesError | None:
+        return channel.failure if isinstance(channel, CloudChannel) else None
 
     async def _attached(self) -> tuple[SandboxClient, SandboxRuntimeSession]:
         """Return the session that runs, and its client. Wakes nothing, as a sandbox's own methods would."""

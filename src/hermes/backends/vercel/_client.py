@@ -27,6 +27,7 @@ __all__ = ["Account", "account", "code_of", "connected", "opened", "translated",
 
 SETTINGS = "https://vercel.com/account/settings/tokens"
 TOKENS = ("VERCEL_TOKEN", "VERCEL_OIDC_TOKEN")
+AWAY = "Is there a network, and is vercel.api_url right? Vercel's status page says whether it has trouble."
 GENTLE = 5.0  # the longest that is waited between attempts, where the provider does not say
 MOST_FAILURES = 5
 MOST_FILE = 1 << 16
@@ -87,21 +88,28 @@ def account(settings: Vercel) -> Account:
 
 
 class _Claims(NamedTuple):
-    team: str = ""
-    project: str = ""
-    until: float = 0.0
+    team: str
+    project: str
+    until: float
 
 
 def _claims(token: str) -> _Claims:
-    """Return what a token of OIDC says of itself; the provider checks it."""
+    """Return what a token of OIDC says of itself; the provider checks it.
+
+    :raises BackendError: code ``backend_unavailable``; it is none
+    """
     try:
         part = token.split(".")[1]
         told = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
         return _Claims(
             str(told.get("owner_id") or ""), str(told.get("project_id") or ""), float(told.get("exp") or 0)
         )
-    except (IndexError, ValueError, TypeError, AttributeError):
-        return _Claims()
+    except (IndexError, ValueError, TypeError, AttributeError, RecursionError):
+        raise BackendError(
+            "what is in VERCEL_OIDC_TOKEN is no token of OIDC, or not all of one; nothing was started",
+            code="backend_unavailable",
+            hint=f"'vercel env pull' gets one; one for VERCEL_TOKEN lasts longer: {SETTINGS}",
+        ) from None
 
 
 def _linked(folder: str) -> tuple[str, str]:
@@ -179,7 +187,7 @@ async def within(seconds: float, what: str, call: Callable[[], Awaitable[T]], *,
             f"Vercel did not answer within {seconds:g} s when asked to {what}; whether it did is not known",
             reason="no answer",
             operation=what,
-            hint="vercel.deadline and vercel.snapshot_deadline say how long is waited.",
+            hint=f"{AWAY} vercel.deadline and vercel.snapshot_deadline say how long is waited.",
         ) from error
 
 
@@ -224,5 +232,5 @@ def translated(error: BaseException, what: str) -> HermesError:
     if status == 404 or (status == 410 and code != "sandbox_stream_closed") or code == "sandbox_stopped":
         return SandboxGone(failed, reason=said, operation=what)
     if status in (410, 422, 429) or status >= 500 or isinstance(error, httpx2.HTTPError | OSError):
-        return Unreachable(failed, reason=said, operation=what)
+        return Unreachable(failed, reason=said, operation=what, hint=AWAY)
     return BackendError(failed, operation=what)

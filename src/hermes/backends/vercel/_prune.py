@@ -8,9 +8,9 @@ import time
 from vercel.sandbox import Sandbox, SandboxClient, SandboxQueryByCreatedAt, TagFilter
 
 from hermes.config import Config
-from hermes.errors import HermesError
-from hermes.state import SandboxRecord, Store, owner_state
+from hermes.state import SandboxRecord, Store
 
+from .._leftovers import known, surplus
 from ..ssh import owner
 from ._client import connected, within
 
@@ -19,6 +19,7 @@ __all__ = ["KEEP", "OWNER", "PREFIX", "end", "prune"]
 PREFIX = "hermes-"
 OWNER = "hermes-owner"
 KEEP = "hermes-keep"
+LIST_SECONDS = 12.0
 GRACE = 60.0  # seconds in which a sandbox may be there before its record is seen here
 
 
@@ -36,12 +37,10 @@ async def prune(config: Config, store: Store) -> list[str]:
             query = SandboxQueryByCreatedAt(tag=TagFilter(key=OWNER, value=ours))
             return [one async for one in client.query_sandboxes(query=query, page_size=50)]
 
-        found = await within(settings.deadline, "list its sandboxes", listed, repeats=True)
+        seconds = min(settings.deadline, LIST_SECONDS)
+        found = await within(seconds, "list its sandboxes", listed, repeats=True)
         # Read last: what has no record then, had none when it was listed, and is not just being made.
-        problems: list[str] = []
-        records = {one.id: one for one in await asyncio.to_thread(store.all, problems)}
-        if problems:
-            raise HermesError(f"{problems[0]}; nothing was removed", code="state_unreadable")
+        records = await known(store)
         for box in found:
             record = records.get(box.name.removeprefix(PREFIX))
             if (why := await asyncio.to_thread(_surplus, box, record)) is not None:
@@ -53,11 +52,8 @@ async def prune(config: Config, store: Store) -> list[str]:
 def _surplus(box: Sandbox, record: SandboxRecord | None) -> str | None:
     if not box.name.startswith(PREFIX):
         return None
-    if record is not None:
-        return "its hermes has ended" if not record.named and owner_state(record) == "dead" else None
-    if (box.tags or {}).get(KEEP) or (box.created_at or 0) / 1000 > time.time() - GRACE:
-        return None
-    return "no sandbox has it"
+    fresh = (box.created_at or 0) / 1000 > time.time() - GRACE
+    return surplus(record, keep=bool((box.tags or {}).get(KEEP)) or fresh)
 
 
 async def end(client: SandboxClient, box: Sandbox, deadline: float) -> None:

@@ -103,6 +103,8 @@ class Daytona(Emulator):
             return await handler(request)
         call = None if path == "/{path}" else self.called(f"{request.method} {path}")
         try:
+            if self.record is not None:
+                self.heard(request.path_qs, repr(request.headers).encode(), await request.read())
             self._admit(request)
             response = await handler(request)
         except web.HTTPException as error:

@@ -13,7 +13,10 @@ from daytona_api_client_async import (
     CreateSandboxSnapshot,
     ListSandboxesResponse,
     PaginatedSnapshots,
+    PortPreviewUrl,
+    SignedPortPreviewUrl,
     SnapshotDto,
+    SshAccessDto,
 )
 
 from .._place import Place
@@ -46,6 +49,9 @@ def add_routes(emulator: Daytona, app: web.Application) -> None:
     route("POST", "/sandbox/{box}/last-activity", active)
     route("PUT", "/sandbox/{box}/labels", labels)
     route("GET", "/sandbox/{box}/toolbox-proxy-url", proxy)
+    route("GET", "/sandbox/{box}/ports/{port}/preview-url", preview)
+    route("GET", "/sandbox/{box}/ports/{port}/signed-preview-url", signed_preview)
+    route("POST", "/sandbox/{box}/ssh-access", ssh_access)
     for name in ("autostop", "autoarchive", "autodelete", "ttl"):
         route("POST", f"/sandbox/{{box}}/{name}/{{minutes}}", interval)
     route("GET", "/snapshots", list_snapshots)
@@ -251,6 +257,40 @@ async def labels(emulator: Daytona, request: web.Request) -> web.StreamResponse:
 async def proxy(emulator: Daytona, request: web.Request) -> web.StreamResponse:
     found(emulator, request)
     return web.json_response({"url": f"{emulator.url}/toolbox"})
+
+
+def _preview(box: Box, request: web.Request) -> dict[str, Any]:
+    # A place has the network of this machine, so a port of it is one of 127.0.0.1.
+    return {"sandboxId": box.id, "url": f"http://127.0.0.1:{request.match_info['port']}", "token": "emulated"}
+
+
+async def preview(emulator: Daytona, request: web.Request) -> web.StreamResponse:
+    facts = _preview(found(emulator, request), request)
+    assert PortPreviewUrl.from_dict(facts) is not None
+    return web.json_response(facts)
+
+
+async def signed_preview(emulator: Daytona, request: web.Request) -> web.StreamResponse:
+    facts = _preview(found(emulator, request), request)
+    facts["port"] = int(request.match_info["port"])
+    assert SignedPortPreviewUrl.from_dict(facts) is not None
+    return web.json_response(facts)
+
+
+async def ssh_access(emulator: Daytona, request: web.Request) -> web.StreamResponse:
+    box, now = found(emulator, request), emulator.clock.time()
+    minutes = float(request.query.get("expiresInMinutes") or 60)
+    facts = {
+        "id": str(uuid.uuid4()),
+        "sandboxId": box.id,
+        "token": "emulated",
+        "expiresAt": emulator.stamp(now + minutes * 60),
+        "createdAt": emulator.stamp(now),
+        "updatedAt": emulator.stamp(now),
+        "sshCommand": "ssh emulated@127.0.0.1",
+    }
+    assert SshAccessDto.from_dict(facts) is not None
+    return web.json_response(facts)
 
 
 async def interval(emulator: Daytona, request: web.Request) -> web.StreamResponse:

@@ -20,7 +20,9 @@ from .._place import Place
 if TYPE_CHECKING:
     from . import Daytona
     from ._pty import Terminal
+    from ._sessions import Session
 
+DAEMON = "DAYTONA_DAEMON"
 HOME = "/root"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -92,6 +94,7 @@ class Box:
     idle_since: float = 0.0
     timer: Timer | None = None
     terminals: dict[str, Terminal] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def dto(self, emulator: Daytona) -> dict[str, Any]:
@@ -175,6 +178,7 @@ class Box:
         """Break every connection to it, as when the server in it is gone."""
         for terminal in list(self.terminals.values()):
             terminal.cut()
+        self.sessions.clear()
 
 
 def shell() -> str:

@@ -1,4 +1,4 @@
-"""The server in a sandbox, reached through the proxy: terminals, commands, and what it is."""
+"""The server in a sandbox, reached through the proxy: terminals, commands, and where things are."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from aiohttp import web
 from daytona_toolbox_api_client_async import ExecuteRequest
 
 from .._place import PlaceEnded
-from ._box import HOME, Box, problem, shell
+from . import _files, _sessions
+from ._box import DAEMON, HOME, Box, problem, shell
 from ._pty import Terminal, environment_of
 
 if TYPE_CHECKING:
     from . import Daytona
-
-DAEMON = "DAYTONA_DAEMON"
 
 Call = Callable[["Daytona", Box, web.Request], Awaitable[web.StreamResponse]]
 
@@ -34,6 +33,15 @@ def add_routes(emulator: Daytona, app: web.Application) -> None:
     route("GET", "/user-home-dir", folder)
     route("GET", "/work-dir", folder)
     route("POST", "/process/execute", execute)
+    route("POST", "/process/session", _sessions.create)
+    route("POST", "/process/session/{session}/exec", _sessions.execute)
+    route("DELETE", "/process/session/{session}", _sessions.delete)
+    route("GET", "/files", _files.list_files)
+    route("DELETE", "/files", _files.delete)
+    route("GET", "/files/info", _files.info)
+    route("POST", "/files/folder", _files.create_folder)
+    route("POST", "/files/bulk-upload", _files.upload)
+    route("POST", "/files/bulk-download", _files.download)
     route("GET", "/process/pty", list_terminals)
     route("GET", "/process/pty/create-connect", create_connect)
     route("GET", "/process/pty/{session}", terminal_info)

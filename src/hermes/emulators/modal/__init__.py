@@ -136,6 +136,7 @@ class _Service:
     def _handler(self, name: str, theirs: Handler) -> Handler:
         method: Callable[[Any], Any] | None = getattr(self._ours, name, None)
         streams = theirs.cardinality is Cardinality.UNARY_STREAM
+        fed = theirs.cardinality is Cardinality.STREAM_UNARY
 
         async def answer(stream: Any) -> None:
             if method is None:
@@ -143,7 +144,9 @@ class _Service:
                 raise GRPCError(Status.UNIMPLEMENTED, f"this emulator does not know {name}")
             call = self._emulator.called(name)
             try:
-                request = await stream.recv_message()
+                request = stream if fed else await stream.recv_message()
+                if not fed and "StdinWrite" not in name:
+                    self._emulator.heard(name, request.SerializeToString(), repr(stream.metadata).encode())
                 self._ours.check(name, stream.metadata)
                 if streams:
                     async with contextlib.aclosing(method(request)) as answers:

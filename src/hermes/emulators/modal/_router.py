@@ -75,6 +75,20 @@ class Router:
         await found.write(request.offset, request.data, request.eof)
         return router_pb2.TaskExecStdinWriteResponse()
 
+    async def TaskExecStdinWriteStream(self, requests: AsyncIterator[Any]) -> Any:
+        start = (await anext(aiter(requests))).start
+        offset = start.offset
+        async for request in requests:
+            sandbox, found = self._execution(start)
+            sandbox.used()
+            await found.write(offset, request.data, request.HasField("end"))
+            offset += len(request.data)
+        return router_pb2.TaskExecStdinWriteStreamResponse()
+
+    async def TaskExecStdinStatus(self, request: Any) -> Any:
+        _, found = self._execution(request)
+        return router_pb2.TaskExecStdinStatusResponse(num_bytes_written=found.written, closed=found.closed)
+
     async def TaskExecPoll(self, request: Any) -> Any:
         _, found = self._execution(request)
         return router_pb2.TaskExecPollResponse(**_status(found.code))

@@ -8,6 +8,7 @@ import contextlib
 import json
 import time
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import empty_pb2  # type: ignore[import-untyped]
@@ -26,6 +27,9 @@ MAX_LIFETIME = 24 * 3600
 TOKEN_SECONDS = 20 * 60
 HANG = 3600.0
 TOKEN = ("ak-emulated", "as-emulated")
+_JAVASCRIPT = str(api_pb2.CLIENT_TYPE_LIBMODAL_JS)
+_client: ContextVar[str] = ContextVar("client")
+"""Which of Modal's SDKs asks."""
 
 
 def jwt(kind: str, seconds: float = TOKEN_SECONDS) -> str:
@@ -64,6 +68,7 @@ class ControlPlane:
 
     def check(self, name: str, metadata: Mapping[str, Any]) -> None:
         """Refuse a caller that does not say who it is, or has a token of the real service."""
+        _client.set(str(metadata.get("x-modal-client-type", "")))
         known = (metadata.get("x-modal-token-id"), metadata.get("x-modal-token-secret"))
         if known != TOKEN:
             raise GRPCError(
@@ -148,7 +153,7 @@ class ControlPlane:
         if request.definition.resources.gpu_config.gpu_type:
             raise GRPCError(Status.INVALID_ARGUMENT, "GPUs are not supported by V2 sandboxes")
         sandbox = await self._create(request, variables(request.secret_sources), old=False)
-        access = api_pb2.CommandRouterAccess(jwt=self._worker_token(), url=self._emulator.router_url)
+        access = api_pb2.CommandRouterAccess(jwt=self._worker_token(), url=self._worker_url())
         return api_pb2.SandboxCreateV2Response(
             sandbox_id=sandbox.id,
             task_id=sandbox.task,
@@ -220,16 +225,17 @@ class ControlPlane:
         sandbox = self.sandbox(request.sandbox_id)
         if sandbox.result is not None:
             raise GRPCError(Status.FAILED_PRECONDITION, "Sandbox already finished")
-        return api_pb2.SandboxGetCommandRouterAccessResponse(
-            jwt=self._worker_token(), url=self._emulator.router_url
-        )
+        return api_pb2.SandboxGetCommandRouterAccessResponse(jwt=self._worker_token(), url=self._worker_url())
 
     async def TaskGetCommandRouterAccess(self, request: Any) -> Any:
         if all(one.task != request.task_id or one.result is not None for one in self.sandboxes.values()):
             raise GRPCError(Status.NOT_FOUND, f"Task {request.task_id} not found")
-        return api_pb2.TaskGetCommandRouterAccessResponse(
-            jwt=self._worker_token(), url=self._emulator.router_url
-        )
+        return api_pb2.TaskGetCommandRouterAccessResponse(jwt=self._worker_token(), url=self._worker_url())
+
+    def _worker_url(self) -> str:
+        url = self._emulator.router_url
+        # That SDK takes no other address, and then speaks to this machine without TLS.
+        return url.replace("http:", "https:") if _client.get() == _JAVASCRIPT else url
 
     def _worker_token(self) -> str:
         if self._emulator.fault("worker_token_expired"):

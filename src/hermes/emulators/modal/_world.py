@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +28,8 @@ ENVIRONMENT = {
     "HERMES_EMULATOR": "modal",
 }
 HOME = "/root"
+FILES_PROGRAM = "/__modal/.bin/modal-sandbox-fs-tools"
+"""The SDKs run it for every operation on files."""
 
 
 def identifier(kind: str, *, old: bool = False) -> str:
@@ -193,15 +196,24 @@ class Sandbox:
         """Bring it up."""
         self.environment = {**ENVIRONMENT, **env}
         wish = self.definition
-        self.place = Place(self._folder / self.id, base=base, folders=[wish.workdir or HOME])
+        folders = [wish.workdir or HOME, os.path.dirname(FILES_PROGRAM)]
+        self.place = Place(self._folder / self.id, base=base, folders=folders)
         blocked = wish.network_access.network_access_type == api_pb2.NetworkAccess.BLOCKED
         await self.place.start(network=not blocked, hostname="modal")
+        await asyncio.to_thread(self._install)
+        self.used()
         self._timers.append(self._clock.call_at(self.created + wish.timeout_secs, self._too_old))
         if wish.HasField("idle_timeout_secs"):
             self._look_idle()
         if wish.entrypoint_args:
             self.entry = await self._spawn(wish.entrypoint_args, "", {}, 0, quiet=(True, True))
             self._watch = asyncio.get_running_loop().create_task(self._watch_entry(self.entry))
+
+    def _install(self) -> None:
+        program = self.place.path(FILES_PROGRAM)
+        program.parent.mkdir(parents=True, exist_ok=True)
+        program.write_text("#!/usr/bin/python3 -I\n" + Path(__file__).with_name("_files.py").read_text())
+        program.chmod(0o755)
 
     async def _watch_entry(self, entry: Execution) -> None:
         code = await entry.wait()

@@ -108,6 +108,8 @@ class VercelEmulator(Emulator):
         try:
             if path != "/{rest}":
                 call = self.called(f"{request.method} {path}")
+            if not path.endswith("/stdin") and self.record is not None:
+                self.heard(request.path_qs, repr(request.headers).encode(), await request.read())
             if not open_to_all:
                 self._admit(request)
             answer = await handler(request)

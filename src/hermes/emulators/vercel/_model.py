@@ -43,6 +43,11 @@ def ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
+def said(**facts: Any) -> dict[str, Any]:
+    """Return facts as the API says them: what there is not is left out, not null."""
+    return {name: fact for name, fact in facts.items() if fact is not None}
+
+
 @dataclass
 class Snapshot:
     """Files as they were. ``keep`` seconds after its last use it is gone; 0 for never."""
@@ -62,20 +67,20 @@ class Snapshot:
 
     def payload(self) -> dict[str, Any]:
         last = max(self.created, self.used)
-        return {
-            "id": self.id,
-            "sourceSessionId": self.session,
-            "region": REGION,
-            "regions": [REGION],
-            "status": "deleted" if self.deleted else "created",
-            "sizeBytes": 0,
-            "expiresAt": ms(last + self.keep) if self.keep else None,
-            "createdAt": ms(self.created),
-            "updatedAt": ms(last),
-            "lastUsedAt": ms(self.used) if self.used else None,
-            "creationMethod": self.method,
-            "parentId": self.parent,
-        }
+        return said(
+            id=self.id,
+            sourceSessionId=self.session,
+            region=REGION,
+            regions=[REGION],
+            status="deleted" if self.deleted else "created",
+            sizeBytes=0,
+            expiresAt=ms(last + self.keep) if self.keep else None,
+            createdAt=ms(self.created),
+            updatedAt=ms(last),
+            lastUsedAt=ms(self.used) if self.used else None,
+            creationMethod=self.method,
+            parentId=self.parent,
+        )
 
 
 @dataclass
@@ -114,26 +119,26 @@ class Box:
     def payload(self) -> dict[str, Any]:
         assert self.session is not None
         told = self.settings
-        return {
-            "name": self.name,
-            "projectId": self.project,
-            "currentSessionId": self.session.id,
-            "currentSnapshotId": self.snapshot,
-            "status": self.session.status,
-            "statusUpdatedAt": ms(self.session.changed),
-            "persistent": self.persistent,
-            "image": told.get("image") or "vercel/sandbox/universal:latest",
-            "runtime": told.get("runtime"),
-            "timeout": told.get("timeout"),
-            "cwd": WORK,
-            "networkPolicy": self.policy,
-            "snapshotExpiration": told.get("snapshotExpiration"),
-            "keepLastSnapshots": told.get("keepLastSnapshots"),
-            "tags": told.get("tags") or {},
-            "createdAt": ms(self.created),
-            "updatedAt": ms(max(self.created, self.updated)),
+        return said(
+            name=self.name,
+            projectId=self.project,
+            currentSessionId=self.session.id,
+            currentSnapshotId=self.snapshot,
+            status=self.session.status,
+            statusUpdatedAt=ms(self.session.changed),
+            persistent=self.persistent,
+            image=told.get("image") or "vercel/sandbox/universal:latest",
+            runtime=told.get("runtime"),
+            timeout=told.get("timeout"),
+            cwd=WORK,
+            networkPolicy=self.policy,
+            snapshotExpiration=told.get("snapshotExpiration"),
+            keepLastSnapshots=told.get("keepLastSnapshots"),
+            tags=told.get("tags") or {},
+            createdAt=ms(self.created),
+            updatedAt=ms(max(self.created, self.updated)),
             **self.sizes(),
-        }
+        )
 
     def routes(self) -> list[dict[str, Any]]:
         # A place has the network of this machine, so a port of it is one of 127.0.0.1.
@@ -161,22 +166,22 @@ class Session:
     """Tokens of interactive connections that may come."""
 
     def payload(self) -> dict[str, Any]:
-        return {
-            "id": self.id,
-            "sourceSandboxName": self.box.name,
-            "projectId": self.box.project,
-            "status": self.status,
-            "cwd": WORK,
-            "timeout": ms(self.limit),
-            "runtime": self.box.settings.get("runtime") or "emulated",
-            "networkPolicy": self.box.policy,
-            "requestedAt": ms(self.requested),
-            "startedAt": ms(self.started),
-            "stoppedAt": ms(self.stopped) if self.stopped else None,
-            "createdAt": ms(self.requested),
-            "updatedAt": ms(self.changed),
+        return said(
+            id=self.id,
+            sourceSandboxName=self.box.name,
+            projectId=self.box.project,
+            status=self.status,
+            cwd=WORK,
+            timeout=ms(self.limit),
+            runtime=self.box.settings.get("runtime") or "emulated",
+            networkPolicy=self.box.policy,
+            requestedAt=ms(self.requested),
+            startedAt=ms(self.started),
+            stoppedAt=ms(self.stopped) if self.stopped else None,
+            createdAt=ms(self.requested),
+            updatedAt=ms(self.changed),
             **self.box.sizes(),
-        }
+        )
 
     def environment(self, more: Mapping[str, str] | None = None) -> dict[str, str]:
         base = {

@@ -360,7 +360,7 @@ class Routes:
 
 
 async def _json(request: web.Request) -> dict[str, Any]:
-    if not request.can_read_body:
+    if not request.body_exists:
         return {}
     try:
         told = await request.json()
