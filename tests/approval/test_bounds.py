@@ -52,6 +52,7 @@ LONG = {
     "functions": "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; }}; " for n in range(40)) + "f40() { ls; }; f0",
     "eval": "eval " * 5000 + "ls",
     "shells": "sh -c " * 500 + "ls",
+    "tool in a variable": "GIT_SSH_COMMAND='ssh " + "-i k " * 6_000 + "!' git fetch",
     "wrappers": "env " * 5000 + "ls",
     "globs": "ls " + "*" * 5000,
     "trim": "a=" + "a" * 5000 + "; echo ${a##*a*a*a*a*b}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from . import _marks as marks
@@ -473,16 +474,15 @@ def printenv(policy: Policy, call: Call, shape: Shape) -> None:
         policy.note("show-secret", "prints a credential", call.span)
 
 
+# Letters without a dash (`auxe`, `eww`), or on macOS with one; and options that take the next word.
+_PS_SHOWS = Lazy(r"[acf-hj-npqr-xACEGHLNSTUXZ]*e[acef-hj-npqr-xACEGHLNSTUXZ]*|-[a-zA-Z]*E[a-zA-Z]*")
+_PS_VALUED = Lazy(r"-[a-zA-Z]*[oOpCugGstU]|[a-zA-Z]*[oOptUk]|--\w[\w-]*")
+
+
 def ps(policy: Policy, call: Call, shape: Shape) -> None:
-    if (
-        len(call.argv) > 1
-        and not call.argv[1].startswith("-")
-        and "e" in call.argv[1]
-        and call.argv[1] != "e"
-        and re.fullmatch(r"[a-z]+", call.argv[1])
-        and call.argv[1][-1] == "e"
-    ):
-        policy.note("show-secret", "prints the environment of processes", call.span)
+    for before, word in pairwise(("", *call.argv[1:])):
+        if _PS_SHOWS.fullmatch(word) and not _PS_VALUED.fullmatch(before):
+            policy.note("show-secret", "prints the environment of processes", call.span)
 
 
 def git(policy: Policy, call: Call, shape: Shape) -> None:

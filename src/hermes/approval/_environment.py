@@ -71,7 +71,7 @@ _AGENT = Lazy(
 _AGENT_PLAIN = frozenset(("CLAUDE_CODE_MAX_OUTPUT_TOKENS", "HERMES_LOG_LEVEL"))
 _PLAIN_VALUE = Lazy(
     r"(?:/usr/bin/|/bin/)?[a-z][\w.+-]*"
-    r"(?: -o [A-Za-z]{3,40}=[\w~./-]+| -{1,2}[\w=./~:-]+| [~/\w.@-]+)*|:|true|cat|"
+    r"(?: -o [A-Za-z]{3,40}=[\w~./-]+| -{1,2}[\w=./~:-]+| [~/\w.@-]+)*+|:|true|cat|"
 )
 # Options of such tools that run, or load, something else.
 _LOADING = Lazy(

@@ -404,10 +404,15 @@ class Policy:
         self.reads(call, call.argv[1:])
 
     def reads(self, call: Call, words: Sequence[str]) -> None:
+        near = bool(self.links) or "secret" in self._classes(call.cwd)
         for word in words:
-            if len(word) < 3 or len(word) > 4096:
+            if len(word) > 4096 or not word:
                 continue
-            if "/" not in word and "id_" not in word and "." not in word and "wallet" not in word:
+            # What is no path by its looks may be one where links lead, or among credentials.
+            if not near and (
+                len(word) < 3
+                or ("/" not in word and "id_" not in word and "." not in word and "wallet" not in word)
+            ):
                 continue
             pieces = _names(word)
             if call.name in _EXPRESSIONS and ("'" in word or '"' in word):
@@ -416,7 +421,7 @@ class Policy:
             for piece in pieces:
                 if call.place == "" or piece.startswith(("/", "~")):
                     path = self.path(piece, call)
-                    found = self._classes(path)
+                    found = self._classes(path.rpartition("/")[0] if paths.whole(path) else path)
                     if "history" in found and call.name not in _SEARCHES:
                         self.note(
                             "read-secret", f"reads what was typed before: {marks.shown(path)}", call.span
