@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 import warnings
 from typing import TYPE_CHECKING
@@ -89,11 +90,10 @@ async def _attach_again(box: Sandbox, lost: Channel) -> None:
 async def snapshot(box: Sandbox) -> str:
     """Do as :meth:`Sandbox.snapshot`; where that ends what runs, attach anew."""
     place = box._the_place()
-    if box._supply is not None:
-        await box._supply.withdraw()  # the next command has it put back
-    if not place.snapshot_ends:
-        return await place.snapshot()
-    await box._let_go(None)
-    ident = await place.snapshot()
+    async with box._supply.withdrawn() if box._supply is not None else contextlib.nullcontext():
+        if not place.snapshot_ends:
+            return await place.snapshot()
+        await box._let_go(None)
+        ident = await place.snapshot()
     await box._attach(start=True)
     return ident

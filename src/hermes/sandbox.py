@@ -192,7 +192,7 @@ class Sandbox:
                 "the current directory no longer exists; nothing was started", hint="Change to another one."
             ) from None
         self._store = Store()
-        self.backend, _, host = backends.canonical(self.backend or config.sandbox or "auto").partition(":")
+        self.backend, host = backends.split(self.backend or config.sandbox or "auto")
         if host:
             self._options = {"host": host, **self._options}
         if self.backend == "auto":
@@ -284,6 +284,9 @@ class Sandbox:
         if self._budget is not None:
             self._budget.end()
         place = self._place if self.named and self._open_channel is not None else None
+        if place is not None and place.spec.persistent and self._supply is not None:
+            with contextlib.suppress(HermesError, TimeoutError):
+                await self._supply.leave()
         await self._let_go(None)
         if place is not None:
             await used(self)
@@ -724,11 +727,10 @@ class Sandbox:
         :raises UnsupportedError: this place cannot
         """
         place = self._the_place()
-        if self._supply is not None:
-            await self._supply.withdraw()
         slept = self._slept if self._asleep else None
-        await place.suspend()
-        await self._let_go(None)
+        async with self._supply.withdrawn() if self._supply is not None else contextlib.nullcontext():
+            await place.suspend()
+            await self._let_go(None)
         self._asleep, self._slept = True, slept
 
     async def resume(self) -> None:

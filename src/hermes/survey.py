@@ -63,7 +63,7 @@ def place(name: str, config: Config) -> Backend:
     """
     from .backends.base import Spec
 
-    backend, _, host = backends.canonical(name).partition(":")
+    backend, host = backends.split(name)
     spec = Spec(name="doctor", id="0" * 16, options={"host": host} if host else {})
     return backends.load(backend)(spec, config)
 

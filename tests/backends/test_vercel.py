@@ -424,6 +424,27 @@ async def test_an_image_without_python_is_told(cloud: Emulated, monkeypatch: pyt
         await Sandbox("vercel", approval="off").open()
 
 
+async def test_nothing_but_the_sdks_own_calls_stand_before_the_first_command(cloud: Emulated) -> None:
+    """Its own: make or resume, start a process, follow its output. Waking one looks for it before."""
+    resume, start = "GET /v2/sandboxes/{name}", "POST /v2/sandboxes/sessions/{session}/cmd"
+
+    async def calls_of(box: Sandbox) -> list[str]:
+        before = len(await asyncio.to_thread(cloud.calls))
+        await box.open()
+        await box.run("true")
+        calls = (await asyncio.to_thread(cloud.calls))[before:]
+        while calls[0].endswith("/stdin"):  # the last words of the client before
+            calls.pop(0)
+        return calls[: next(n for n, name in enumerate(calls) if name.endswith("/stdin"))]
+
+    one = Sandbox("vercel", name="counted", approval="off", workspace="private", persistent=True)
+    assert await calls_of(one) == ["POST /v3/sandboxes", start, LOGS]
+    await one.suspend()
+    again = Sandbox("vercel", name="counted", approval="off", workspace="private", persistent=True)
+    assert await calls_of(again) == [resume, resume, start, LOGS]
+    await again.destroy()
+
+
 # --- a client that is killed
 
 

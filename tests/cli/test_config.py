@@ -120,7 +120,7 @@ def test_get_and_where_a_value_comes_from(cli: Cli, file: Path) -> None:
         ["jobs"],
         *(["jobs", name] for name in ("ls", "start", "logs", "attach", "kill")),
         ["sandbox"],
-        *(["sandbox", name] for name in ("ls", "rm", "prune", "enter", "cp", "forward")),
+        *(["sandbox", name] for name in ("ls", "rm", "prune", "enter", "cp", "forward", "suspend", "resume")),
         ["config"],
         ["config", "get"],
         ["config", "set"],

@@ -242,3 +242,24 @@ def test_a_home_that_a_setting_makes_is_private(cli: Cli) -> None:
     cli.out("config", "check")
     for path in (cli.home, *cli.home.rglob("*")):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_host_where_there_is_none(cli: Cli) -> None:
+    done = cli("config", "set", "sandbox", "docker:there")
+    assert done.returncode == 125
+    assert "docker has no hosts to choose from, so 'docker:there' is no place" in done.stderr.decode()
+    done = cli("exec", "--sandbox", "docker:there", "true")
+    assert done.returncode == 125
+    assert "Write docker." in done.stderr.decode()
+
+
+def test_a_wrong_value_says_that_nothing_was_changed(cli: Cli) -> None:
+    done = cli("config", "set", "limits.memory", "lots")
+    assert done.returncode == 125
+    said = "limits.memory: 'lots' is not a size such as 4096, 64k, 1.5m or 1g; nothing was changed"
+    assert said in done.stderr.decode()
+
+
+def test_a_dash_is_standard_input_for_a_secret(cli: Cli) -> None:
+    cli.out("config", "set", "daytona.api_key", "-", input=b"a-key\n")
+    assert (cli.home / ".env").read_text() == "DAYTONA_API_KEY=a-key\n"

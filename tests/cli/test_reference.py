@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 import typer
 
 from cli._tool import Cli
+from cli.test_shell import Terminal
 from hermes.cli import _quick, _reference
 from hermes.cli._main import app, main
 from hermes.config._load import ENVIRONMENT
@@ -141,3 +143,37 @@ def test_completion_can_be_shown_for_each_shell(cli: Cli, shell: str) -> None:
     text = cli.out(env=env)
     assert f"complete_{shell}" in text
     assert "hermes" in text
+
+
+SHELLS = {
+    "bash": ("--norc --noprofile -i", 'source {script}; PS1="ready> "'),
+    "zsh": ("-f -i", 'autoload -U compinit; compinit -u -D; source {script}; PS1="ready> "'),
+    "fish": ("--no-config -i", "source {script}; function fish_prompt; echo 'ready> '; end"),
+}
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_completion_in_the_shell_itself(cli: Cli, tmp_path: Path, name: str) -> None:
+    program = shutil.which(name)
+    if program is None:
+        pytest.skip(f"{name} is not here")
+    cli.out("exec", "-q", "--name", "my-own-box", "true")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "hermes").write_text(f'#!/bin/sh\nexec {sys.executable} -m hermes "$@"\n')
+    (folder / "hermes").chmod(0o755)
+    script = tmp_path / "completion"
+    script.write_text(cli.out(env={**os.environ, "_HERMES_COMPLETE": f"source_{name}"}))
+    options, start = SHELLS[name]
+    variables = [f"PATH={folder}:{os.environ['PATH']}", f"HOME={tmp_path}", f"XDG_CONFIG_HOME={tmp_path}"]
+    screen = Terminal(["/usr/bin/env", *variables, program, *options.split()], cli)
+    try:
+        screen.type(start.format(script=script) + "\r")
+        screen.expect("ready> ", seconds=30.0)
+        screen.expect("ready> ", seconds=30.0) if name != "fish" else None
+        screen.type("hermes sandbox resu\t")
+        screen.expect("hermes sandbox resume", seconds=30.0)
+        screen.type("my-o\t")
+        screen.expect("my-own-box", seconds=30.0)
+    finally:
+        screen.close()

@@ -57,7 +57,7 @@ def plain(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Cloud(NamedTuple):
-    """An emulated cloud: ``record`` is the file that has all that calls said, ``folder`` that of its files."""
+    """An emulated cloud: ``record`` has all that calls said, ``folder`` has its files."""
 
     emulator: Emulated
     record: Path

@@ -78,6 +78,7 @@ def test_check_proves_it(cli: Cli) -> None:
     assert done.returncode == 0, done
     assert f"ok     {TOKEN}: variable: there, and as it is here" in said
     assert "ok     token.json: file, by channel: there, and as it is here" in said
+    assert "ok     HERMES_CREDENTIALS: the directory has mode 700, and is in memory" in said
     assert "ok     environment: nothing else of this machine's is there" in said
     assert "s3cr3t" not in said
 
@@ -111,6 +112,19 @@ def test_pull_from_elsewhere(cli: Cli, own: Path) -> None:
     done = cli("credentials", "pull", "token.json", "--from", "renewed", "-y")
     assert b"38 bytes before, 7 now; 1 of 1 lines are others" in done.stdout
     assert (own / "credentials" / "token.json").read_text() == "renewed"
+
+
+def test_pull_of_what_is_strange(cli: Cli, own: Path) -> None:
+    """What is too large is not cut, and the name of a field is no place for a secret."""
+    before = (own / "credentials" / "token.json").read_bytes()
+    token = "ghp_" + "aB3" * 12
+    cli("exec", "head -c 1048577 /dev/zero >large")
+    done = cli("credentials", "pull", "token.json", "--from", "large", "-y")
+    assert done.returncode == 125 and b"more than 1 MiB inside" in done.stderr
+    assert (own / "credentials" / "token.json").read_bytes() == before
+    cli("exec", f"printf '{{\"{token[:9]}''{token[9:]}\": 1, \"a\\\\u001b[2Jb\": 2}}' >strange")
+    said = cli("credentials", "pull", "token.json", "--from", "strange").stdout.decode()
+    assert "+ [redacted]: a int" in said and "\\x1b[2Jb: a int" in said and token not in said
 
 
 def test_pull_of_what_is_not_declared(cli: Cli) -> None:

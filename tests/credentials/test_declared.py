@@ -18,6 +18,7 @@ from hermes.credentials.supply import check
 from .conftest import declared, keep
 
 TOKEN = "A_DECLARED_TOKEN"
+STEERING = ("PATH", "HOME", "LD_PRELOAD", "BASH_ENV", "BASH_FUNC_ls", "ENV", "IFS", "PROMPT_COMMAND", "UID")
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +62,9 @@ def test_files_lie_under_their_own_names(own: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("name", ["", "A B", "1A", "HERMES_SUDO_PASSWORD", "HERMES_HOME", "A\n"])
+@pytest.mark.parametrize(
+    "name", ["", "A B", "1A", "HERMES_SUDO_PASSWORD", "HERMES_HOME", "A\n", "A=B", "é", *STEERING]
+)
 def test_names_that_cannot_be_given(name: str) -> None:
     with pytest.raises(hermes.ConfigError, match="cannot be given to a sandbox"):
         Declared(Credentials(env=(name,)))
@@ -109,6 +112,99 @@ def test_what_is_too_large_is_not_used(own: Path, monkeypatch: pytest.MonkeyPatc
         read()
 
 
+@pytest.mark.parametrize(
+    "to",
+    [
+        "",
+        "~",
+        ".",
+        "/",
+        "..",
+        "../x",
+        "a/../x",
+        "a//b",
+        "dir/",
+        "/etc/../x",
+        "~root/x",
+        "a\0b",
+        "a\nb",
+        "//x",
+    ],
+)
+def test_a_wish_that_is_no_path_inside(to: str) -> None:
+    with pytest.raises(hermes.ConfigError, match=r"is no path of a file inside; nothing was started"):
+        Declared(Credentials(files=(CredentialFile(path="a", to=to),)))
+
+
+@pytest.mark.parametrize("to", ["a", "~/a", ".a/b c", "/run/secrets/a", "a..b/...c"])
+def test_a_wish_that_is_one(to: str) -> None:
+    Declared(Credentials(files=(CredentialFile(path="a", to=to),)))
+
+
+def test_two_files_cannot_be_at_one_place() -> None:
+    files = (CredentialFile(path="a", to="x"), CredentialFile(path="b", to="~/x"))
+    with pytest.raises(hermes.ConfigError, match="is wanted by two files"):
+        Declared(Credentials(files=files))
+
+
+def test_two_files_cannot_have_one_name(own: Path) -> None:
+    keep(own / "a", "1")
+    keep(own / "credentials" / "a", "2")
+    with pytest.raises(hermes.ConfigError, match="another one is called a"):
+        read(files=(CredentialFile(path="a"),))
+    assert read(files=(CredentialFile(path="credentials/a", to=".a"),)).files["a"].to == ".a"
+    (own / "credentials" / "a").unlink()
+    (own / "credentials" / "a").mkdir()
+    keep(own / "credentials" / "a" / "b", "3")
+    with pytest.raises(hermes.ConfigError, match="or has it as its directory"):
+        read(files=(CredentialFile(path="a"),))
+
+
+@pytest.mark.parametrize(
+    "name", ["a\nb", "\x1b[31mred", os.fsdecode(b"bad\xff"), "n" * 250, "a.hermes-new", "a.hermes-12"]
+)
+def test_names_that_no_file_may_have(own: Path, name: str) -> None:
+    keep(own / "x", "1").rename(own / "credentials" / name)
+    with pytest.raises(hermes.ConfigError, match="was not used") as caught:
+        read()
+    assert str(caught.value).isprintable()
+
+
+@pytest.mark.parametrize("path", [".env", "config.yaml", "state/state.db", "cache/x", "sandboxes/a/b"])
+def test_what_is_hermes_own_is_not_given_away(own: Path, path: str) -> None:
+    for link in (False, True):
+        with pytest.raises(hermes.ConfigError, match="is hermes's own"):
+            (own / path).parent.mkdir(exist_ok=True, parents=True)
+            keep(own / path, "x")
+            if link:
+                (own / "credentials" / "link").symlink_to(own / path)
+            read(files=() if link else (CredentialFile(path=path),))
+
+
+def test_a_directory_is_no_file(own: Path) -> None:
+    (own / "d").mkdir()
+    with pytest.raises(hermes.ConfigError, match="it is a directory: each file"):
+        read(files=(CredentialFile(path="d"),))
+    (own / "credentials" / "d").symlink_to(own / "d")  # not passed over in silence
+    with pytest.raises(hermes.ConfigError, match="it is a directory: each file"):
+        read()
+
+
+def test_a_variable_that_no_program_could_be_started_with(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    most = module.MAX_VARIABLE - len(TOKEN) - 2
+    keep(own / ".env", f"{TOKEN}={'x' * most}\n")
+    assert len(read(env=(TOKEN,)).env[TOKEN]) == most
+    keep(own / ".env", f"{TOKEN}={'x' * (most + 1)}\n")
+    with pytest.raises(hermes.ConfigError, match=f"the value of {TOKEN} has more than 128 KiB") as caught:
+        read(env=(TOKEN,))
+    assert "xx" not in str(caught.value)
+    names = [f"V{n}" for n in range(9)]
+    for name in names:
+        monkeypatch.setenv(name, "x" * 120_000)
+    with pytest.raises(hermes.ConfigError, match="together more than 1024 KiB"):
+        read(env=tuple(names))
+
+
 def test_a_value_that_no_variable_can_have(own: Path) -> None:
     keep(own / ".env", f"{TOKEN}=a\0b\n")
     with pytest.raises(hermes.ConfigError, match="holds a NUL") as caught:
@@ -146,7 +242,8 @@ def test_a_change_is_seen(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(own / ".env", f"{TOKEN}=1\n")
     keep(own / "t", "1")
     (own / "credentials" / "d").mkdir()
-    seen = Declared(Credentials(env=(TOKEN, "HOME"), files=(CredentialFile(path="t"),)))
+    monkeypatch.setenv("EDITOR", "vi")
+    seen = Declared(Credentials(env=(TOKEN, "EDITOR"), files=(CredentialFile(path="t"),)))
 
     def changes() -> bool:
         changed = seen.changed()
@@ -163,7 +260,7 @@ def test_a_change_is_seen(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lambda: keep(own / "t", "2"),
         lambda: (own / "t").unlink(),
         lambda: keep(own / ".env", f"{TOKEN}=2\n"),
-        lambda: monkeypatch.setenv("HOME", "/elsewhere"),
+        lambda: monkeypatch.setenv("EDITOR", "ed"),
         lambda: monkeypatch.setenv(TOKEN, "3"),
     ]
     for step in steps:

@@ -258,13 +258,49 @@ async def test_taken_away_before_a_suspend_and_put_back(own: Path, open_in: Open
 
 
 @pytest.mark.blocking_ok
+@pytest.mark.parametrize("place", ["docker", "jail"])
+async def test_none_comes_back_while_it_is_suspended(place: str, own: Path, open_in: Open) -> None:
+    """Tokens change and commands come while the place goes to sleep: what sleeps has none."""
+    path = own / "credentials" / "a"
+    await replaced(path, "0")
+    box = await open_in(place, name="sleeper", config=declared(redact="off"))
+    assert await text(box, "cat $HERMES_CREDENTIALS/a") == "0"
+    supply = box._supply
+    assert supply is not None
+    shown = supply._shown.here if supply._shown is not None else None
+
+    asleep = False
+
+    async def busy(number: int) -> str:
+        await asyncio.sleep(number * 0.02)
+        if asleep:
+            return "late"  # it would wake the place
+        keep(path, str(number))
+        try:
+            return (await box.run("cat $HERMES_CREDENTIALS/a")).text
+        except hermes.HermesError as error:
+            return error.code
+
+    commands = [asyncio.create_task(busy(number)) for number in range(1, 100)]
+    await asyncio.sleep(0.1)
+    await box.suspend()
+    asleep = True
+    told = [one for one in await asyncio.gather(*commands) if one != "late"]
+    assert told[0].isdigit() and "gone" in told, told
+    if shown is not None:
+        assert os.listdir(shown) == []
+    await box.resume()
+    assert await text(box, "cat $HERMES_CREDENTIALS/a") == str(len(told))
+
+
+@pytest.mark.blocking_ok
 async def test_taken_away_through_the_channel_too(own: Path, open_in: Open) -> None:
     await replaced(own / "credentials" / "a", "x")
     box = await open_in("ssh")
     folder = await text(box, "echo $HERMES_CREDENTIALS")
     assert box._supply is not None
-    await box._supply.withdraw()
-    assert not os.path.lexists(folder)
+    async with box._supply.withdrawn():
+        assert not os.path.lexists(folder)
     assert await text(box, "cat $HERMES_CREDENTIALS/a") == "x"
 
 

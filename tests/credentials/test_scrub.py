@@ -219,3 +219,54 @@ def test_speed() -> None:
                 stream.end()
                 best = max(best, len(data) / (time.perf_counter() - began) / 1e6)
             print(f"{name}, pieces of {size}: {best:.0f} MB/s")
+
+
+# --- values as strangers have them
+
+
+def of_values(*values: str) -> Scrub:
+    content = Content({f"V{n}": Secret(value) for n, value in enumerate(values)})
+    return Scrub(values_of(content), shapes=False)
+
+
+def test_a_value_of_several_lines_is_found_line_by_line() -> None:
+    value = "-- the first\nA-long-second-line-0123\n\tand a third ünïcode→ 'q\" $x `y` \\"
+    scrub = of_values(value)
+    assert scrubbed(value.encode(), scrub) == MARK
+    for written in (base64.b64encode(value.encode()), json.dumps(value).encode()):
+        left = scrubbed(b"<" + written + b">", scrub)
+        assert MARK in left and b"second" not in left and len(left) < len(MARK) + 12
+    numbered = "\n".join(f"  {n} {line}" for n, line in enumerate(value.split("\n")))
+    assert b"second-line" not in scrubbed(numbered.encode(), scrub)
+
+
+def test_values_within_each_other() -> None:
+    scrub = of_values("secret-value-one", "secret-value-one-and-two", "value-one-and", "two-secret-value")
+    text = b"secret-value-one secret-value-one-and-two value-one-and two-secret-value-one-and"
+    assert scrubbed(text, scrub).replace(MARK, b"").strip() == b""
+    for size in range(1, len(text)):
+        assert b"value" not in b"".join(in_pieces(text, [size], scrub))
+
+
+@pytest.mark.parametrize("value", ["a", "on", "1234567", "password", "POSTGRES", "localhost", "production"])
+def test_what_is_in_everybodys_output_is_left_alone(value: str) -> None:
+    text = (
+        f"a banana on production: the password of POSTGRES postgres at localhost is 1234567 {value}".encode()
+    )
+    assert scrubbed(text, of_values(value)) == text
+
+
+def test_a_very_long_value_is_found_whole_and_by_its_parts() -> None:
+    value = "".join(random.Random(3).choices("abcdefghijkXYZ0123456789_-", k=60_000))
+    began = time.monotonic()
+    scrub = of_values(value)
+    assert scrubbed(value.encode(), scrub).replace(MARK, b"") == b""
+    assert scrubbed(f"x {value[5000:20000]} y".encode(), scrub).count(MARK) >= 2
+    assert time.monotonic() - began < 10
+    encoded = scrubbed(base64.b64encode(value.encode()), scrub)
+    assert len(encoded.replace(MARK, b"")) < 200  # some characters where its parts meet
+
+
+def test_so_many_values_are_looked_for() -> None:
+    data = b"\n".join(random.Random(n).randbytes(16).hex().encode() for n in range(12_000))
+    assert len(values_of(Content({}, {"a": Piece(data, "a")}))) == 10_000

@@ -103,10 +103,12 @@ async def test_strange_things_stay_there(
     box = await open_in(place, config=settings())
     travel = await made(
         box,
-        r"""printf x >"$(printf 'line\nend')"; printf x >"$(printf 'esc\033[2Jape')"; printf x >"$(printf 'bad\377')"
-        printf x >"$(printf 'turned\342\200\256txt.sh')"; mkfifo fifo; mknod null c 1 3 2>/dev/null
+        r"""printf x >"$(printf 'line\nend')"; printf x >"$(printf 'esc\033[2Jape')"
+        printf x >"$(printf 'bad\377')"; printf x >"$(printf 'turned\342\200\256txt.sh')"
+        mkfifo fifo; mknod null c 1 3 2>/dev/null
         printf x >setuid; chmod 4755 setuid; printf x >setgid; chmod 2755 setgid; ln -s /etc/passwd out
-        mkdir "$(printf 'dir\nend')"; printf x >"$(printf 'dir\nend')/inner"; ln -s . round; printf x >good""",
+        mkdir "$(printf 'dir\nend')"; printf x >"$(printf 'dir\nend')/inner"; ln -s . round
+        printf x >good""",
     )
     before = tree(hermes_home / "skills")
     taken = await travel.pull(force=True)

@@ -13,6 +13,7 @@ import pytest
 
 from hermes.errors import FileError
 from hermes.workspace import Outcome, _overlay
+from hermes.workspace._facts import Facts
 from hermes.workspace._layer import OPAQUE, Layer, born
 from hermes.workspace._overlay import Found, diffs, discard, empty, land, look, plan
 from hermes.workspace._plan import change
@@ -46,7 +47,7 @@ class Pair:
 
     def apply(self, *paths: str, force: bool = False, include_protected: bool = False) -> Outcome:
         found = self.look(*paths)
-        outcome = plan(found, force=force, include_protected=include_protected)
+        outcome = plan(found, force=force, protected=paths if include_protected else ())
         land(self.layer, found, outcome)
         return outcome
 
@@ -244,7 +245,7 @@ def test_what_changes_after_it_was_looked_at_is_not_written(pair: Pair) -> None:
     ticked()
     make(pair.upper, {"here": "2", "there": "2", "short": "long"})
     found = pair.look()
-    outcome = plan(found, force=False, include_protected=False)
+    outcome = plan(found, force=False)
     ticked()
     make(pair.lower, {"here": "3"})
     make(pair.upper, {"there": "4", "short": "l"})
@@ -301,7 +302,7 @@ def test_a_link_in_the_way_that_comes_while_it_is_applied(pair: Pair, tmp_path: 
     ticked()
     make(pair.upper, {"d/x": "evil"})
     found = pair.look()
-    outcome = plan(found, force=False, include_protected=False)
+    outcome = plan(found, force=False)
     (pair.lower / "d").rename(pair.lower / "e")
     os.symlink(outside, pair.lower / "d")
     land(pair.layer, found, outcome)
@@ -342,6 +343,7 @@ def test_what_programs_here_read_is_held_back(pair: Pair, path: str) -> None:
     assert paths(pair.apply(path)) == []
     assert [one.path for one in pair.apply().held] == [path]
     assert (pair.lower / path).read_text() == "mine"
+    assert paths(pair.apply(".", include_protected=True)) == []
     assert paths(pair.apply(path, include_protected=True)) == [path]
     assert not (pair.lower / path).exists()
 
@@ -423,7 +425,7 @@ def test_holes_stay_holes(pair: Pair) -> None:
 
 def test_all_together_that_have_no_room(pair: Pair) -> None:
     found = Found()
-    outcome = Outcome(done=[change("x", None, _overlay.Facts("file", 1 << 60, 0o644, (0, 0)))])
+    outcome = Outcome(done=[change("x", None, Facts("file", 1 << 60, 0o644, (0, 0)))])
     with pytest.raises(FileError) as caught:
         land(pair.layer, found, outcome)
     assert caught.value.code == "no_space"
@@ -439,5 +441,19 @@ def test_a_tree_that_is_too_deep_is_told(pair: Pair) -> None:
     os.close(fd)
     found = pair.look()
     assert [found.note(path) for path in found.changed] == ["its path is too long"]
+    assert not pair.discard(found.changed[0]).failed
+    assert pair.look().changed == []
     empty(pair.layer, Outcome())
+    assert list(pair.upper.iterdir()) == []
+
+
+def test_what_resists_is_discarded(pair: Pair) -> None:
+    make(pair.lower, {"d/x": "1"})
+    ticked()
+    make(pair.upper, {"d/x": "2", "d/y": "3", "e/shut/z": "4"})
+    (pair.upper / "d").chmod(0o500)
+    (pair.upper / "e/shut").chmod(0)
+    outcome = pair.discard()
+    assert not outcome.failed
+    assert pair.changes() == {}
     assert list(pair.upper.iterdir()) == []

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .base import Backend
 
-__all__ = ["ALIASES", "ENTRY_POINTS", "TABLE", "Entry", "canonical", "load", "names"]
+__all__ = ["ALIASES", "ENTRY_POINTS", "TABLE", "Entry", "canonical", "load", "names", "split"]
 
 ENTRY_POINTS = "hermes.backends"
 
@@ -43,6 +43,9 @@ TABLE: dict[str, Entry] = {
     "vercel": Entry("vercel", "VercelBackend", "vercel"),
 }
 
+HOSTED = ("ssh",)
+"""The backends of ours that have hosts, one of which can be named."""
+
 ALIASES = {"apptainer": "singularity"}
 """Other names that users know a backend by. Records have the first one only."""
 
@@ -51,6 +54,19 @@ def canonical(place: str) -> str:
     """Return ``BACKEND[:HOST]`` under the name that the backend has in records."""
     name, colon, host = place.partition(":")
     return ALIASES.get(name, name) + colon + host
+
+
+def split(place: str) -> tuple[str, str]:
+    """Return the backend's name and the host of ``BACKEND[:HOST]``, the host empty where there is none.
+
+    :raises ConfigError: this backend has no hosts
+    """
+    name, colon, host = canonical(place).partition(":")
+    if colon and name in TABLE and name not in HOSTED:
+        raise ConfigError(
+            f"{name} has no hosts to choose from, so '{place[:80]}' is no place", hint=f"Write {name}."
+        )
+    return name, host
 
 
 def names() -> list[str]:

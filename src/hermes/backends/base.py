@@ -559,6 +559,20 @@ class Backend(ABC):
         """
         raise self._unsupported("resume", "")
 
+    async def link(self, port: int) -> str:
+        """Return an address on the internet where a port of the place answers to whoever has it, for an hour.
+
+        :raises UnsupportedError: its provider has none
+        """
+        raise self._unsupported("link", "'hermes sandbox forward' makes it reachable here")
+
+    async def ssh_command(self) -> str:
+        """Return the command with which whoever has it logs in by ssh, for an hour.
+
+        :raises UnsupportedError: its provider has none
+        """
+        raise self._unsupported("access by ssh", "'hermes sandbox enter' opens a shell")
+
     async def snapshot(self) -> str:
         """Keep the state of the place's files, and return the id with which a new place can start from them.
 
@@ -580,7 +594,8 @@ class Backend(ABC):
         return []
 
     def _unsupported(self, what: str, hint: str) -> UnsupportedError:
-        done = {"suspend": "stopped", "resume": "started", "snapshot": "kept"}.get(what, "started")
+        others = {"suspend": "stopped", "snapshot": "kept", "link": "opened", "access by ssh": "opened"}
+        done = others.get(what, "started")
         return UnsupportedError(
             f"the {self.name} backend cannot do {what}; nothing was {done}",
             hint=hint or None,

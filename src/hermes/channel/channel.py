@@ -363,8 +363,8 @@ class Channel:
             raise self._error()
         self._spawn(self._keep_alive())
 
-    def open(self, operation: str, args: Mapping[str, Any] | None = None, raw: bytes = b"") -> Stream:
-        """Send a call and return its stream.
+    def check(self, operation: str) -> None:
+        """Do nothing where a call can be sent.
 
         :raises SandboxGone: the channel has broken for good
         """
@@ -372,6 +372,13 @@ class Channel:
             raise self._error()
         if self._closing:
             raise SandboxGone("this client has left the sandbox", reason="closed here", operation=operation)
+
+    def open(self, operation: str, args: Mapping[str, Any] | None = None, raw: bytes = b"") -> Stream:
+        """Send a call and return its stream.
+
+        :raises SandboxGone: the channel has broken for good
+        """
+        self.check(operation)
         self.used = time.monotonic()
         self._next += 1
         stream = self._streams[self._next] = Stream(self, self._next, operation)

@@ -161,8 +161,10 @@ async def at_rest(target: Target) -> AsyncIterator[None]:
     record = target.record
     async with locked(Store(), record.backend, record.name):
         place = place_of(record, await asyncio.to_thread(load))
-        if await place.find(record.locator) == "running":
-            await place.suspend()
+        state = await place.find(record.locator)
+        if state != "gone":
+            await place.suspend()  # also where its guest has ended, and something lives on
+        if state == "running":
             say(f"'{record.name}' was stopped for it; the next command starts it again.")
         yield
 

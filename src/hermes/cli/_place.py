@@ -83,7 +83,7 @@ def choose(
     if here and workspace not in (None, "here"):
         raise ConfigError(f"--here and --workspace {workspace} exclude each other")
     config = load({**overrides(settings), **({"network": network} if network else {})})
-    backend, _, host = backends.canonical(place or config.sandbox or "auto").partition(":")
+    backend, host = backends.split(place or config.sandbox or "auto")
     why = ""
     if backend == "auto":
         from hermes.state import Store

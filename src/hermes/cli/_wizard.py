@@ -156,7 +156,7 @@ def _setting(need: _catalog.Need, config: Config) -> Any:
         try:
             return _keys.value_of(need.key, text)
         except ConfigError as error:
-            tell(error.message.removeprefix("the new value: "))
+            tell(error.message.removesuffix("; nothing was changed"))
 
 
 def _secret(question: str, name: str) -> str:

@@ -24,7 +24,7 @@ def apply(
         bool,
         typer.Option(
             "--include-protected",
-            help="Also what programs here read by themselves, such as git's hooks; it has to be named.",
+            help="Also files that programs here read by themselves, such as git's hooks, if PATH names them.",
         ),
     ] = False,
     ignored: Ignored = False,
@@ -37,9 +37,9 @@ def apply(
 ) -> int:
     """Bring changes of a jail's overlay to the project.
 
-    That is what a jail with jail.overlay changed: new, changed and deleted files. Files that
-    changed here too are left alone. Asks before anything is written. The jail is stopped for it.
-    The exit code is 125 when something was in conflict or could not be written.
+    That is what a jail with jail.overlay changed: new, changed and deleted files. Those that changed here too
+    are left alone. Asks before anything is written. The jail is stopped for it. The exit code is 125 when
+    something was in conflict or could not be written.
 
     Example: hermes apply src
     """
@@ -56,7 +56,7 @@ def apply(
         taking = Taking("applied", yes=yes, dry_run=dry_run, json=json)
         with wanted.layer() as layer:
             found = await asyncio.to_thread(look, layer, chosen, read_all=True, ignored=ignored)
-            outcome = plan(found, force=force, include_protected=include_protected)
+            outcome = plan(found, force=force, protected=chosen if include_protected else ())
             tell(found, chosen, paths)
             if not dry_run and (outcome.done or found.alike):
                 await check_idle(wanted, stop=stop)

@@ -249,7 +249,7 @@ def _known_place(place: str) -> None:
     if name == "auto":
         return
     try:
-        backends.load(name)
+        backends.load(backends.split(place)[0])
     except ConfigError as error:
         if error.code != "backend_unknown":
             raise
@@ -303,7 +303,7 @@ def _set_secret(name: str, value: str | None, *, quiet: bool) -> int:
 
     from hermes.config import _secrets
 
-    if value is not None:
+    if value not in (None, "-"):
         raise ConfigError(
             f"{name} is a secret, and the command line is no place for one: other users and your shell's "
             "history have it now; nothing was written",

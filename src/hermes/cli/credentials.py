@@ -144,6 +144,7 @@ def pull(
     """
 
     async def work() -> int:
+        from hermes.credentials._declared import MAX_FILE
         from hermes.credentials.pull import differences, keep
 
         async with opened(choose(sandbox, name=sandbox_name), create=False, approval="off") as box:
@@ -159,13 +160,22 @@ def pull(
             where = path
             if where is None:
                 where = (await box.exec('printf %s "$HERMES_CREDENTIALS"')).text + f"/{name}"
-            data = await box.files.read(where, n=1 << 20)
+            data = await box.files.read(where, n=MAX_FILE + 1)
+            scrub = box._supply.scrub
+        if len(data) > MAX_FILE:
+            raise HermesError(
+                f"{where} has more than {MAX_FILE >> 20} MiB inside: no credential; nothing was changed",
+                code="too_large",
+                hint="'hermes files get' copies any file.",
+            )
         if data == piece.data:
             print(clean(f"{name} is the same inside."))
             return 0
         print(clean(f"{name}, which is {piece.source} here:"))
         for line in differences(piece.data, data):
-            print(clean(f"  {line}"))
+            # The name of a field may be a secret too.
+            said = scrub.whole(line.encode("utf-8", "replace"))[0].decode() if scrub is not None else line
+            print(clean(f"  {said}"))
         if not yes and not await confirmed(f"Put it in place of {piece.source}?"):
             say("nothing was changed.")
             return 1

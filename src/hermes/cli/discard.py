@@ -31,8 +31,8 @@ def discard(
 ) -> int:
     """Forget changes of a jail's overlay.
 
-    The jail sees the project's own files again. Asks first. The jail is stopped for it. The project
-    is not touched. --all is also what git ignores.
+    The jail sees the project's own files again. Asks first. The jail is stopped for it. The project is not
+    touched. --all is also what git ignores.
 
     Example: hermes discard notes.txt
     """

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hermes.config import load
 from hermes.errors import HermesError, SandboxGone, exit_code
+from hermes.places import place_of
 
 from . import _options as options
 from ._place import Chosen, choose
 from ._progress import progress, summary
 from ._records import Seen, check_applied, chosen_for, find_record, forget, look, remove, seen, wake
 from ._records import suspend as _suspend
-from ._report import confirmed, report, say
+from ._report import clean, confirmed, report, say
 from ._run import opened, run
 from ._text import age, amount, plural, print_json, table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from hermes.backends.base import Backend
     from hermes.files import TransferStats
     from hermes.state import SandboxRecord
 
-app = options.new_group("List, enter, suspend, remove and reach the sandboxes that there are.")
+app = options.new_group("List, enter, suspend, remove and reach sandboxes.")
 
 NameArgument = Annotated[
     str,
@@ -290,6 +292,9 @@ def enter(
         list[str] | None,
         typer.Argument(metavar="[COMMAND...]", help="Instead of a shell.", show_default=False),
     ] = None,
+    ssh: Annotated[
+        bool, typer.Option("--ssh", help="Print the provider's command for ssh instead. It is a secret.")
+    ] = False,
     sandbox: options.Place = None,
     yes: options.Yes = False,
     quiet: options.Quiet = False,
@@ -297,11 +302,16 @@ def enter(
 ) -> int:
     """Open a shell in a sandbox that runs.
 
+    With --ssh, where the provider has that (daytona): a command that lets whoever has it in for an hour.
+
     Example: hermes sandbox enter project-1f2e3d4c
     """
     from ._relay import check_terminal
     from .shell import interact
 
+    if ssh:
+        print(clean(run(_ask_place(find_record(name, sandbox), lambda place: place.ssh_command()))))
+        return 0
     check_terminal("hermes sandbox enter")
     chosen = chosen_for(find_record(name, sandbox))
     return run(interact(chosen, command, yes=yes, quiet=quiet, create=False))
@@ -356,13 +366,17 @@ def forward(
         list[str],
         typer.Argument(metavar="[NAME] PORT[:LOCAL]...", help="LOCAL: the port here.", show_default=False),
     ],
+    link: Annotated[
+        bool, typer.Option("--link", help="Print the provider's addresses instead. They are secrets.")
+    ] = False,
     sandbox: options.Place = None,
     debug: options.Debug = False,
 ) -> int:
     """Make ports of a sandbox reachable here.
 
     Each PORT inside becomes one on 127.0.0.1 of this machine, a free one unless LOCAL says which. Lasts until
-    Ctrl-C. Without NAME it is the sandbox of the current directory.
+    Ctrl-C. Without NAME it is the sandbox of the current directory. With --link, where the provider has that
+    (daytona): addresses on the internet, where a port answers to whoever has them for an hour.
 
     Example: hermes sandbox forward 8000 5432:15432
     """
@@ -372,10 +386,34 @@ def forward(
     else:
         chosen, rest = choose(sandbox), arguments
     ports = [_ports(text) for text in rest]
+    if link:
+        record = find_record(chosen.name or "", chosen.backend)
+        for port, _ in ports:
+            print(clean(run(_ask_place(record, functools.partial(_link, port)))))
+        return 0
     try:
         return run(_forward(chosen, ports))
     except KeyboardInterrupt:
         return 0  # the way it is meant to end
+
+
+async def _link(port: int, place: Backend) -> str:
+    return await place.link(port)
+
+
+async def _ask_place(record: SandboxRecord, work: Callable[[Backend], Awaitable[str]]) -> str:
+    """Ask a sandbox's place something; the sandbox itself is left alone, and not woken.
+
+    :raises SandboxGone: it does not run
+    """
+    place = place_of(record, load())
+    try:
+        state = await place.find(record.locator)
+        if state != "running":
+            raise SandboxGone(f"'{record.name}' does not run", reason=state, hint="A command wakes it.")
+        return await work(place)
+    finally:
+        await place.let_go()
 
 
 def _ports(text: str) -> tuple[int, int]:

@@ -76,10 +76,10 @@ def _told(given: Plan, image: str | None, *, renew: bool, json: bool, quiet: boo
     if name == "auto":
         name, why = run(auto.best(config))
     plan = Plan(name, _with_image(given.settings, name, image), given.secrets)
-    ready, proof = run(_ready(plan, renew=renew, quiet=quiet))
+    ready, proof, pins = run(_ready(plan, renew=renew, quiet=quiet))
     if why:
         Store().pin(name, why)
-    _write(Plan(given.place, plan.settings))
+    _write(Plan(given.place, plan.settings | pins))
     if json:
         import msgspec
 
@@ -108,13 +108,14 @@ def _asked(given: Plan, image: str | None, *, renew: bool, debug: bool) -> int:
         plan = ask(config, found, given, image)
         plan.settings = _with_image(plan.settings, plan.place, image)
         try:
-            ready, proof = run(_ready(plan, renew=renew, quiet=False))
+            ready, proof, pins = run(_ready(plan, renew=renew, quiet=False))
             break
         except HermesError as error:
             report(error, debug=debug)
             if not typer.confirm("Nothing was changed. Try again?", True, err=True):
                 return 125
             given = Plan("", given.settings)
+    plan.settings |= pins
     path = _write(plan)
     tell("")
     tell(f"{plan.place}: {ready}")
@@ -141,8 +142,11 @@ def _with_image(settings: dict[str, Any], place: str, image: str | None) -> dict
     return {**settings, key: image}
 
 
-async def _ready(plan: Plan, *, renew: bool, quiet: bool) -> tuple[str, survey.Proof]:
-    """Get a place ready and run a command there; nothing is written."""
+async def _ready(plan: Plan, *, renew: bool, quiet: bool) -> tuple[str, survey.Proof, dict[str, Any]]:
+    """Get a place ready and run a command there; nothing is written.
+
+    Returns what is ready, what the command told, and the settings that pin what was got.
+    """
     os.environ.update({name: value for name, value in plan.secrets.items() if value})
     config = await asyncio.to_thread(load, plan.settings)
     place = survey.place(plan.place, config)
@@ -152,13 +156,12 @@ async def _ready(plan: Plan, *, renew: bool, quiet: bool) -> tuple[str, survey.P
         place.measure = shown.measure if watched else None
         ready = await place.prepare(renew=renew)
     if pins := await place.pin():
-        plan.settings |= pins
-        config = await asyncio.to_thread(load, plan.settings)
+        config = await asyncio.to_thread(load, plan.settings | pins)
     with status_line(quiet=quiet) as show:
         if sys.stderr.isatty():
             show(f"{plan.place}: running a command there")
         proof = await survey.prove(plan.place, config, progress=show)
-    return ready, proof
+    return ready, proof, pins
 
 
 def _write(plan: Plan) -> str:

@@ -1,6 +1,6 @@
 """Configuration: where it lives, what it may say, and how it is read."""
 
-from ._env import Secret, dotenv, environment, sudo_password, withhold
+from ._env import Secret, dotenv, environment, sudo_password, ungivable, withhold
 from ._load import load, section
 from ._schema import (
     Approvals,
@@ -54,5 +54,6 @@ __all__ = [
     "parse_value",
     "section",
     "sudo_password",
+    "ungivable",
     "withhold",
 ]

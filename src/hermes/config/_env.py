@@ -11,7 +11,7 @@ from hermes.errors import ConfigError
 
 from ._units import home
 
-__all__ = ["PASSWORD", "Secret", "dotenv", "environment", "sudo_password", "withhold"]
+__all__ = ["PASSWORD", "Secret", "dotenv", "environment", "sudo_password", "ungivable", "withhold"]
 
 PASSWORD = "HERMES_SUDO_PASSWORD"
 MAX_PASSWORD = 1023  # bytes; sudo takes no longer one
@@ -31,6 +31,23 @@ class Secret(str):
 
 
 _withheld = {PASSWORD}
+# What a shell, the loader of programs and hermes's own programs go by is no secret, and another value of this
+# machine's would break them there, or its absence here.
+_STEERING = re.compile(
+    r"(PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|SHLVL|TMPDIR|IFS|ENV|CDPATH|PS4|PROMPT_COMMAND|SHELLOPTS"
+    r"|GLOBIGNORE|UID|EUID|PPID|_|(LD_|DYLD_|BASH).*)"
+)
+
+
+def ungivable(name: str) -> str:
+    """Return why a variable of that name is given to no sandbox; empty when it may be."""
+    if not (name.isascii() and name.isidentifier()):
+        return "it is no name of a variable"
+    if name.startswith("HERMES_"):
+        return "it is hermes's own"
+    if _STEERING.fullmatch(name):
+        return "it is no secret, but what programs and shells run by"
+    return ""
 
 
 def withhold(names: Iterable[str]) -> None:

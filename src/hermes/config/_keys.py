@@ -92,7 +92,11 @@ def value_of(key: str, text: str) -> Any:
     nested = value
     for part in reversed(keys):
         nested = {part: nested}
-    _section(nested, Config, (), lambda at: "the new value")
+    try:
+        _section(nested, Config, (), lambda at: "the new value")
+    except ConfigError as error:
+        error.message = error.message.removeprefix("the new value: ") + "; nothing was changed"
+        raise
     return value
 
 

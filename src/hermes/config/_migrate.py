@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from hermes.errors import ConfigError
 
+from ._env import ungivable
 from ._load import FOREIGN, _section
 from ._schema import Config
 
@@ -44,8 +45,8 @@ def _list(value: Any) -> Any:
 def _names(value: Any) -> list[str]:
     names = [str(one) for one in _list(value)]
     for name in names:
-        if not (name.isascii() and name.isidentifier()) or name.startswith("HERMES_"):
-            raise ValueError(f"{name[:40]!r} cannot be given to a sandbox")
+        if why := ungivable(name):
+            raise ValueError(f"{name[:40]!r} cannot be given to a sandbox: {why}")
     return names
 
 

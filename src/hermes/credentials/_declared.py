@@ -16,11 +16,14 @@ from hermes.config import Credentials, Secret, dotenv, home, withhold
 from hermes.errors import ConfigError
 
 from ._home import FOLDER
+from ._names import OWN, OWN_FOLDERS, check_files, check_name, check_own, check_variables
 
 __all__ = ["Content", "Declared", "Piece", "undeclared"]
 
 MAX_FILE = 1 << 20
 MAX_ALL = 8 << 20
+MAX_VARIABLE = 128 << 10  # what Linux takes of one, name and all
+MAX_VARIABLES = 1 << 20
 # A file that was just written to may not be whole yet, and may change again within the same time stamp.
 SETTLED = 0.01
 RACY_NS = 50_000_000
@@ -63,19 +66,9 @@ class Declared:
         """
         self._settings = settings
         self._home = home()
-        for name in settings.env:
-            if not (name.isascii() and name.isidentifier()) or name.startswith("HERMES_"):
-                raise ConfigError(
-                    f"credentials.env: {name!r} cannot be given to a sandbox; nothing was started"
-                )
+        check_variables(settings.env)
         withhold(settings.env)
-        for one in settings.files:
-            path = os.path.normpath(one.path)
-            if os.path.isabs(path) or path.split("/")[0] in ("..", ".") or "\0" in path:
-                raise ConfigError(
-                    f"credentials.files: {one.path!r} is not a path below {self._home}; nothing was started",
-                    hint=f"Put the file below {self._home}, and name it from there.",
-                )
+        check_files(settings.files, self._home)
         self._watched: dict[str, Stats] = {}
         self._env: dict[str, str | None] = {}
         self._racy = False
@@ -98,13 +91,16 @@ class Declared:
         """
         watched: dict[str, Stats] = {str(self._home / FOLDER): _stat(str(self._home / FOLDER))}
         absent: list[str] = []
-        files = {}
+        files: dict[str, Piece] = {}
+        taken: set[str] = set()
         for name, path, to in self._paths(watched):
             watched[path] = _stat(path)
             piece = self._piece(path, to, watched)
             if piece is None:
                 absent.append(f"the file {path}")
             else:
+                if name not in files or files[name].source != path:  # it may be named and lie there as well
+                    check_name(name, path, taken)
                 files[name] = piece
         if sum(len(one.data) for one in files.values()) > MAX_ALL:
             raise ConfigError(f"the declared files are of more than {MAX_ALL >> 20} MiB; none was used")
@@ -124,7 +120,8 @@ class Declared:
         folder = str(self._home / FOLDER)
         for inner, folders, names in os.walk(folder):
             watched[inner] = _stat(inner)
-            for name in sorted(names):
+            linked = [name for name in folders if os.path.islink(os.path.join(inner, name))]
+            for name in sorted([*names, *linked]):
                 path = os.path.join(inner, name)
                 yield os.path.relpath(path, folder), path, None
             folders.sort()
@@ -137,11 +134,14 @@ class Declared:
         if not Path(real).is_relative_to(os.path.realpath(self._home)):
             raise _unsafe(path, f"it is a link that leads out of {self._home}")
         if real != path:
+            check_own(os.path.relpath(real, os.path.realpath(self._home)), self._home)
             watched[real] = _stat(real)
         try:
             info, data = _whole(real)
         except FileNotFoundError:
             return None
+        except IsADirectoryError:
+            raise _unsafe(path, "it is a directory: each file of it is declared, or lies there") from None
         except OSError as error:
             raise ConfigError(f"the credential {path} cannot be read: {error.strerror or error}") from error
         if not stat.S_ISREG(info.st_mode):
@@ -178,6 +178,15 @@ class Declared:
                 raise ConfigError(
                     f"the value of {name} holds a NUL, which no variable can; nothing was started"
                 )
+        sizes = {name: len(os.fsencode(value)) + len(name) + 2 for name, value in found.items()}
+        large = [name for name, size in sizes.items() if size > MAX_VARIABLE]
+        if large or sum(sizes.values()) > MAX_VARIABLES:
+            what = f"the value of {large[0]} has" if large else "the declared variables have together"
+            raise ConfigError(
+                f"{what} more than {(MAX_VARIABLE if large else MAX_VARIABLES) >> 10} KiB, with which no "
+                "program could be started; nothing was started",
+                hint="Declare it as a file: credentials.files.",
+            )
         return found
 
 
@@ -225,8 +234,6 @@ _LOOKS = (
     r"|^id_\w+$|^auth\.json$|\.pem$|\.key$)"
 )
 _HOLDS = re.compile(rb'"(?:refresh_token|access_token|client_secret|private_key|id_token)"\s*:')
-_OWN = frozenset({"config.yaml", ".env"})
-_OWN_FOLDERS = frozenset({FOLDER, "skills", "dotfiles", "state", "sandboxes", "cache"})
 
 
 def undeclared(settings: Credentials, folder: Path | None = None) -> list[str]:
@@ -242,9 +249,9 @@ def undeclared(settings: Credentials, folder: Path | None = None) -> list[str]:
                 if entry.name in declared or any(one.startswith(f"{entry.name}/") for one in declared):
                     continue
                 if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in _OWN_FOLDERS and re.search(_LOOKS, entry.name):
+                    if entry.name not in OWN_FOLDERS and re.search(_LOOKS, entry.name):
                         found.append(f"{entry.name}/")
-                elif entry.is_file() and entry.name not in _OWN and _secret(entry):
+                elif entry.is_file() and entry.name not in OWN and _secret(entry):
                     found.append(entry.name)
     except OSError:
         return []

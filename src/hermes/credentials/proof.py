@@ -44,7 +44,7 @@ async def prove(box: Sandbox) -> list[Finding]:
         path = f'"${VARIABLE}"/{shlex.quote(name)}'
         script.append(f"(printf %s {salt}; cat {path}) 2>/dev/null | sha256sum")
     if files:
-        script.append(f'stat -c %a "${VARIABLE}"')
+        script.append(f'stat -c %a "${VARIABLE}"; stat -f -c %T "${VARIABLE}"')
     told = (await box.exec("\n".join(script))).text.splitlines() if script else []
     found = []
     values = [*(value.encode("utf-8", "surrogateescape") for value in content.env.values())]
@@ -56,8 +56,14 @@ async def prove(box: Sandbox) -> list[Finding]:
         found.append(Finding(name, there, f"{kind}: {'there, and as it is here' if there else 'not there'}"))
     rest = told[len(values) :]
     if files:
-        mode = rest[0] if rest else "?"
-        found.append(Finding(VARIABLE, mode in ("700", "500"), f"the directory has mode {mode}"))
+        mode, system = [*rest, "?", "?"][:2]
+        memory = (
+            "in memory"
+            if system in ("tmpfs", "ramfs")
+            else f"on a disk ({system}), of which copies may be kept"
+        )
+        good = mode in ("700", "500")
+        found.append(Finding(VARIABLE, good, f"the directory has mode {mode}, and is {memory}"))
     return [*found, *await _inherited(box, names)]
 
 

@@ -27,12 +27,21 @@ MARK = b"[redacted]"
 SHORTEST = 8  # a shorter value is in too many words that are none
 LONGEST = 4096
 NEEDLE = 8
+FAR = 1 << 16  # bytes of one word of a long value that are looked for
+MOST = 10_000  # values: each takes memory and time when it changes
 EDGE = 4  # so many bytes of a value, where the rest was cut off, tell it
 SMALL = 4096
 LEAST = 12  # bytes of a token
 HELD = 1 << 16
 BLOCK = 1 << 11
 
+# Which are no secrets, whatever they are declared as, and in everybody's output.
+_PLAIN_WORDS = frozenset(
+    b"""
+    password passwords username postgres changeme changeit localhost production development
+    container workspace undefined disabled enabled administrator 127.0.0.1
+    """.split()
+)
 _HEADS = {head.encode(): one for one in SHAPES for head in one.heads}
 _PAST = max(map(len, _HEADS))
 
@@ -57,18 +66,28 @@ def _re() -> _Patterns:
 
 
 def values_of(content: Content) -> set[bytes]:
-    """Return what is secret of what is declared: values as they are, and what looks like it in files."""
+    """Return what is secret of what is declared: values as they are, and what looks like it in long ones.
+
+    Of files it may be looked for too, and of values that have several lines, which are shown line by line.
+    """
     word = re.compile(r"[A-Za-z0-9_.~-]{16,}|[A-Za-z0-9+/]{32,}={0,2}")
     name = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z_.-]+|[A-Z_]+|[A-Za-z]+")  # of a host, a key, a word
-    found = set()
-    for value in content.env.values():
-        found.add(value.encode("utf-8", "surrogateescape").strip())
+    whole = [value.encode("utf-8", "surrogateescape").strip() for value in content.env.values()]
+    parted = [value for value in whole if len(value) > LONGEST or b"\n" in value]
     for piece in content.files.values():
-        text = piece.data.strip()
-        found.add(text)
-        words = word.findall(text.decode("utf-8", "replace"))
-        found.update(one.encode() for one in words if not name.fullmatch(one))
-    return {value for value in found if SHORTEST <= len(value) <= LONGEST}
+        whole.append(piece.data.strip())
+        parted.append(whole[-1])
+    found = {value for value in whole if len(value) <= LONGEST and value.lower() not in _PLAIN_WORDS}
+    for text in parted:
+        for one in word.finditer(text.decode("utf-8", "replace")):
+            if len(found) >= MOST:
+                break
+            if not name.fullmatch(one[0]):
+                # In pieces that are found each by itself, as far as anybody would look at it.
+                found.update(
+                    one[0][at : at + LONGEST].encode() for at in range(0, min(len(one[0]), FAR), LONGEST)
+                )
+    return {value for value in found if len(value) >= SHORTEST}
 
 
 def _forms(value: bytes) -> Iterator[bytes]:
@@ -233,13 +252,17 @@ class Scrub:
         text, found, hold, done = view.text, [], len(view.text), -1
         if not self._needles:
             return [], hold
+        # Values may overlap. Those that begin alike are looked for once in each that was found: a value may
+        # repeat itself, and its beginning be everywhere in it.
+        past: dict[int, int] = {}
         for which, start, _ in self._matcher.find_matches_as_indexes(text, overlapping=True):
-            if start < done:
+            if start < done and start < past.get(which, -1):
                 continue
             for form in self._by_needle[self._needles[which]]:
                 if text.startswith(form, start):
                     found.append((start, start + len(form)))
-                    done = start + len(form)
+                    past[which] = start + len(form)
+                    done = max(done, past[which])
                     break
                 if len(text) - start < len(form) and form.startswith(text[start:]):
                     hold = min(hold, start)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import warnings
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hermes.config import Credentials
@@ -15,7 +16,7 @@ from hermes.errors import ConfigError, HermesError
 from . import stage
 from ._declared import Content, Declared, Piece
 from ._home import mend, root_told
-from .scrub import Scrub, values_of
+from .scrub import MOST, Scrub, values_of
 
 if TYPE_CHECKING:
     from hermes.backends.base import Backend, Shown
@@ -83,6 +84,11 @@ class Supply:
             self._scrubbed = self.content
             if self._settings.redact != "off":
                 self._values.append(values_of(self.content))
+                if len(self._values[-1]) >= MOST:
+                    warnings.warn(
+                        f"more than {MOST} values are declared: only so many are taken out of output",
+                        stacklevel=4,
+                    )
                 self._scrub = Scrub(set().union(*self._values), shapes=self._settings.redact == "all")
         return self._scrub
 
@@ -137,20 +143,33 @@ class Supply:
         await self.again()
         return True
 
-    async def withdraw(self) -> None:
-        """Take everything away again, as before a suspend. Does nothing when nothing was brought."""
+    async def leave(self) -> None:
+        """Take away what lies on a disk of a place that keeps its files when it is left, by itself or by us.
+
+        In memory it stays, for what still runs there.
+        """
+        if self._shown is None and (self._sent or self._state):
+            await self._channel.call(_OPERATION, {"remove": "disk"}, timeout=10.0)
+
+    @contextlib.asynccontextmanager
+    async def withdrawn(self) -> AsyncGenerator[None, None]:
+        """Take everything away while the place is suspended or its files are kept.
+
+        A command that comes meanwhile waits, and has it brought back when the place is still there then.
+        """
         async with self._lock:
-            if not self._sent and not self._state:
-                return
-            if self._shown is not None:
-                await asyncio.to_thread(stage.clear, self._shown.here)
-            if self._shown is None or self._links():
-                await self._channel.call(_OPERATION, {"remove": True}, timeout=10.0)
-            self._sent, self._state = None, ""
+            if self._sent or self._state:
+                if self._shown is not None:
+                    await asyncio.to_thread(stage.clear, self._shown.here)
+                if self._shown is None or self._links():
+                    await self._channel.call(_OPERATION, {"remove": True}, timeout=10.0)
+                self._sent, self._state = None, ""
+            yield
 
     # --- bringing it there
 
     async def _deliver(self, *, wait: bool = False) -> None:
+        self._channel.check(_OPERATION)  # nothing is put where nobody would take it away again
         content = self._declared.content
         if content.state == self._state:
             return

@@ -147,7 +147,7 @@ async def serve(
     line = Line(delay=delay, cut=cut)
     emulator = kind(folder, line)
     if record is not None:
-        emulator.record = open(record, "ab")  # noqa: ASYNC230  # before anything is served
+        emulator.record = open(record, "ab")  # noqa: ASYNC230, SIM115  # as long as it runs
     try:
         settings = await emulator.start()
         runner = web.AppRunner(_control(emulator, settings), access_log=None)

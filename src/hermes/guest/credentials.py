@@ -130,7 +130,8 @@ def serve(guest: Guest, call: Call) -> None:
     """Take over what a client sends, or take all of it away."""
     found = held(guest)
     if call.args.get("remove"):
-        found.remove()
+        if call.args["remove"] != "disk" or not in_memory(found.dir):
+            found.remove()
         call.reply()
         return
     try:

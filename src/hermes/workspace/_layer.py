@@ -11,11 +11,11 @@ import contextlib
 import ctypes
 import errno
 import os
-import shutil
 import stat
 import struct
 from collections.abc import Callable, Iterator
 
+from hermes.backends._workspace import remove_trees
 from hermes.guest import archive
 from hermes.guest.archive import CHUNK, FOLDER, READ, TreeError
 
@@ -99,11 +99,10 @@ class Layer:
 
     # --- taking back
 
-    def drop(self, path: str) -> None:
-        """Make a path what it is in the lower directory.
+    def drop(self, path: str, *, whole: bool = False) -> None:
+        """Make a path what it is in the lower directory. The overlay must not be mounted.
 
-        The overlay must not be mounted.
-
+        :param whole: if it is a directory, with all that is in it
         :raises OSError: it cannot be done
         """
         for above in parents(path):
@@ -118,8 +117,8 @@ class Layer:
             info = lstat(folder, base)
             if info is not None and not stat.S_ISDIR(info.st_mode):
                 os.unlink(base, dir_fd=folder)
-            elif info is not None and marked(folder, base, *ELSEWHERE):
-                shutil.rmtree(base, dir_fd=folder)
+            elif info is not None and whole and remove_trees([f"/proc/self/fd/{folder}/{os.fsdecode(base)}"]):
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
         for one in (path, *reversed([*parents(path)])):
             above, _, name = one.rpartition("/")
             with self.folder(self.upper, above) as folder:

@@ -7,7 +7,7 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import msgspec
@@ -270,11 +270,14 @@ def _content(layer: Layer, top: int, path: str, facts: Facts | None) -> bytes | 
 # --- taking over, and back
 
 
-def plan(found: Found, *, force: bool, include_protected: bool) -> Outcome:
-    """Return what would be taken over."""
+def plan(found: Found, *, force: bool, protected: Collection[str] = ()) -> Outcome:
+    """Return what would be taken over.
+
+    :param protected: paths that come here although programs here read them by themselves
+    """
 
     def why(path: str, facts: Facts | None) -> str:
-        return found.never(path, facts) or ("" if include_protected else found.guard.held(path, facts))
+        return found.never(path, facts) or ("" if path in protected else found.guard.held(path, facts))
 
     return coming(found.sides, found.changed, why, force=force)[0]
 
@@ -340,7 +343,7 @@ def discard(layer: Layer, outcome: Outcome) -> None:
     changes, outcome.done = outcome.done, []
     for one in sorted(changes, key=lambda one: one.path, reverse=True):
         try:
-            layer.drop(one.path)
+            layer.drop(one.path, whole=one.kind == "other")
         except OSError as error:
             outcome.failed.append(msgspec.structs.replace(one, note=said(error)))
         else:

@@ -289,6 +289,56 @@ async def test_bad_gateways_while_its_state_changes_are_outlived(there: Emulated
         assert (await one.run("echo on")).text == "on\n"
 
 
+async def test_nothing_but_the_sdks_own_calls_stand_before_the_first_command(there: Emulated) -> None:
+    """Its own: make, look until it is up, open a terminal; look, start, look, open a terminal to wake one."""
+    look, terminal = "GET /api/sandbox/{box}", "GET /toolbox/{box}/process/pty/create-connect"
+
+    async def calls_of(one: hermes.Sandbox) -> list[str]:
+        before = len(await asyncio.to_thread(there.calls))
+        await one.open()
+        await one.run("true")
+        calls = (await asyncio.to_thread(there.calls))[before:]
+        return [name for name in calls if name != "events connect"]  # nothing waits for it
+
+    one = box(name="one")
+    made = await calls_of(one)
+    assert (made[0], made[-1], set(made[1:-1])) == ("POST /api/sandbox", terminal, {look})
+    assert len(made) == 3
+    await one.suspend()
+    again = box(name="one")
+    woken = await calls_of(again)
+    assert [name for name in woken if name != look] == ["POST /api/sandbox/{box}/start", terminal]
+    assert len(woken) <= 4 + 1
+    await again.destroy()
+    await gone(there)
+
+
+async def test_the_providers_own_ways_in(there: Emulated) -> None:
+    def hermes_says(*args: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "hermes", "sandbox", *args],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    async with box(name="reached") as one:
+        link = await asyncio.to_thread(hermes_says, "forward", "--link", "reached", "3000", "8080")
+        assert link.stdout == "http://127.0.0.1:3000\nhttp://127.0.0.1:8080\n", link.stderr
+        ssh = await asyncio.to_thread(hermes_says, "enter", "--ssh", "reached")
+        assert ssh.stdout == "ssh emulated@127.0.0.1\n"
+        await one.suspend()
+        asleep = await asyncio.to_thread(hermes_says, "enter", "--ssh", "reached")
+        assert (asleep.returncode, asleep.stdout) == (123, "")
+        assert "'reached' does not run" in asleep.stderr
+        assert states(there) == ["stopped"]  # it was not woken
+        await one.destroy()
+    async with hermes.Sandbox("local", name="here", approval="off"):
+        refused = await asyncio.to_thread(hermes_says, "enter", "--ssh", "here")
+    assert "the local backend cannot do access by ssh" in refused.stderr
+
+
 # --- what a client that is killed leaves
 
 CLIENT = """

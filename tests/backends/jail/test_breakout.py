@@ -9,6 +9,7 @@ import socket
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -135,10 +136,18 @@ def canaries(shared_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
     files[0].unlink()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def box(shared_home: Path, canaries: list[Path]) -> AsyncIterator[hermes.Sandbox]:
-    """The jail from which all is tried."""
-    async with hermes.Sandbox("jail", approval="off") as found:
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["private", "overlay"])
+async def box(
+    shared_home: Path,
+    canaries: list[Path],
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[hermes.Sandbox]:
+    """The jail from which all is tried: one with files of its own, and one in a second user namespace."""
+    options: dict[str, Any] = {"overlay": True, "workspace": str(tmp_path_factory.mktemp("project"))}
+    async with hermes.Sandbox(
+        "jail", approval="off", **options if request.param == "overlay" else {}
+    ) as found:
         yield found
 
 

@@ -17,7 +17,7 @@ import hermes
 from hermes.backends._connect import connect_guest
 from hermes.backends.jail import JailBackend, _fence
 from hermes.backends.jail import _bwrap as bwrap_module
-from hermes.backends.jail._limits import TOP
+from hermes.backends.jail._limits import TOP, enforceable
 from hermes.config import load
 from hermes.errors import BackendError, ConfigError, SandboxDiffers, SandboxGone, UnsupportedError
 from hermes.guest.dirs import SOCKET
@@ -320,6 +320,29 @@ async def test_memory_and_cores(open_box: Open) -> None:
     assert float(used) < 1.2
     await box.destroy()
     assert not list(TOP.glob(f"**/hermes-jail-{box.id}"))
+
+
+@pytest.mark.parametrize(
+    ("files", "can"),
+    [
+        ({}, True),  # the machine's own top
+        ({"cgroup.type": "domain", "cgroup.procs": "1\n"}, False),  # a container's, with its processes
+        ({"cgroup.type": "domain", "cgroup.procs": ""}, True),
+        ({"cgroup.type": "domain", "cgroup.procs": "1\n", "cgroup.subtree_control": "memory pids"}, True),
+    ],
+)
+def test_groups_of_version_2_that_cannot_be_made_are_not_promised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], can: bool
+) -> None:
+    """By files alone: there is no machine with these here."""
+    monkeypatch.setattr("hermes.backends.jail._limits.TOP", tmp_path)
+    for name, text in {
+        "cgroup.controllers": "cpu memory pids",
+        "cgroup.subtree_control": "",
+        **files,
+    }.items():
+        (tmp_path / name).write_text(text)
+    assert ("memory" in enforceable(counted=False)) is can
 
 
 @pytest.mark.user_only

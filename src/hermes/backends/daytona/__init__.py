@@ -49,6 +49,7 @@ COMING_UP = frozenset(
 )
 GONE = frozenset(("destroyed", "destroying", "build_failed"))
 
+ACCESS_MINUTES = 60
 T = TypeVar("T")
 
 
@@ -349,6 +350,20 @@ class DaytonaBackend(Backend):
                     settled_elsewhere = _state(box) not in ("starting", "stopping", "started", "stopped")
                     if changing and settled_elsewhere and _state(box) not in COMING_UP:
                         raise
+
+    async def link(self, port: int) -> str:
+        async def make(sdk: AsyncDaytona) -> str:
+            box = await self._box(sdk)
+            return (await box.create_signed_preview_url(port, expires_in_seconds=ACCESS_MINUTES * 60)).url
+
+        return await self._ask("make a link", make)
+
+    async def ssh_command(self) -> str:
+        async def make(sdk: AsyncDaytona) -> str:
+            box = await self._box(sdk)
+            return (await box.create_ssh_access(expires_in_minutes=ACCESS_MINUTES)).ssh_command
+
+        return await self._ask("allow access by ssh", make)
 
     async def snapshot(self) -> str:
         seconds = self._planned().settings.snapshot_timeout

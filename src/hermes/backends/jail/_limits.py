@@ -35,10 +35,24 @@ def _top_of(kind: str) -> Path | None:
     """Return where groups of a kind are made, None where they cannot be."""
     if (TOP / "cgroup.controllers").exists():
         with contextlib.suppress(OSError):
-            if kind in (TOP / "cgroup.controllers").read_text("ascii").split() and os.access(TOP, os.W_OK):
+            if (
+                kind in (TOP / "cgroup.controllers").read_text("ascii").split()
+                and os.access(TOP, os.W_OK)
+                and _hands_on(kind)
+            ):
                 return TOP
         return None
     return TOP / kind if os.access(TOP / kind, os.W_OK) else None
+
+
+def _hands_on(kind: str) -> bool:
+    """Return whether groups below the top of version 2 can have a controller.
+
+    In a container the top is a group itself, and one with processes hands on nothing more than it does.
+    """
+    if kind in (TOP / "cgroup.subtree_control").read_text("ascii").split():
+        return True
+    return not (TOP / "cgroup.type").exists() or not (TOP / "cgroup.procs").read_text("ascii").strip()
 
 
 class Groups:

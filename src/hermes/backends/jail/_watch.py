@@ -103,12 +103,13 @@ class Watch:
                 if os.path.samestat(os.lstat(path), os.lstat(root + path)):
                     todo.append(("tmpfs" if os.path.isdir(path) else "/dev/null", path, path))
         for source, inside, path in todo:
-            reads = source != inside
+            hides = source != inside
             done = _mend(pid, source, inside)
-            was = f"could be {'read' if reads else 'written to'} from in it since"
-            now = f"{'is out of reach' if reads else 'is read-only'} again" if done else "still can be"
-            more = "" if done else "; suspend the sandbox"
-            more += "" if reads else "; look at what it holds"
+            if hides and done:
+                continue  # nothing to be done about it, and this machine's own programs do it now and then
+            was = f"could be {'read' if hides else 'written to'} from in it since"
+            now = "is read-only again" if done else "still can be; suspend the sandbox"
+            more = "" if hides else "; look at what it holds"
             said.append(f"{path} was replaced while a jail ran, {was}, and {now}{more}")
         return said
 
