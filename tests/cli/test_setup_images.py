@@ -18,6 +18,7 @@ from hermes.backends.docker import _image, _plan
 from hermes.cli._main import main
 
 pytestmark = [
+    pytest.mark.alone,  # the engine's images come and go, with layers that those of other tests have too
     pytest.mark.slow,
     pytest.mark.timeout(120),
     pytest.mark.skipif("docker" not in PLACES, reason="docker's engine is root's"),
