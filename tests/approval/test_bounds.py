@@ -53,6 +53,7 @@ LONG = {
     "eval": "eval " * 5000 + "ls",
     "shells": "sh -c " * 500 + "ls",
     "tool in a variable": "GIT_SSH_COMMAND='ssh " + "-i k " * 6_000 + "!' git fetch",
+    "verbs": "npm " + "add " * 4_000,
     "wrappers": "env " * 5000 + "ls",
     "globs": "ls " + "*" * 5000,
     "trim": "a=" + "a" * 5000 + "; echo ${a##*a*a*a*a*b}",
