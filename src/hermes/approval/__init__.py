@@ -60,7 +60,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     ``host`` tells places of one backend apart where they differ: another machine, a container's name.
     ``home``, ``workspace`` and ``agent_home`` are paths inside the place: the user's home, the workspace,
     and hermes's own directory. ``stdin`` is what the command will read, ``…`` when that is not known yet, and
-    None for nothing; ``reader`` the command line of the program that is to read an ``input``.
+    None for nothing; ``reader`` the command line of the program that is to read an ``input``. ``env`` is the
+    variables that are set for it alone.
     """
 
     kind: Kind
@@ -74,6 +75,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     agent_home: str | None = None
     stdin: str | None = None
     reader: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -227,6 +229,8 @@ def decide(judge: Judge, request: Request, state: SessionState | None = None) ->
         decision = judge.judge(request, state)
         if request.stdin is not None and decision.action == "allow" and _reads_code(decision):
             decision = _on_input(judge, request, decision)
+        elif request.stdin is not None and _reads_code(decision):
+            decision = msgspec.structs.replace(decision, key="")  # what it would run is not in the key
     except Exception as error:
         raise refusal(request, f"the judge '{judge.name}' failed: {error!r}") from error
     if decision.action not in ("allow", "ask", "block"):

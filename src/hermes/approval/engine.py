@@ -6,7 +6,9 @@ is asked.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -35,6 +37,19 @@ Disk = Callable[[str], str]
 
 # Longer texts are not read; many documents in a line are.
 MAX_LENGTH = 256 * 1024
+# What these say of a command is that its text, or what it runs, is not what was looked at, or will be another
+# the next time: a yes to it is for once.
+_ONCE = marks.names(
+    "remote-code decoded-code unknown-code written-code computed-command unparsable deceptive-text too-long "
+    "code-unreadable arithmetic-code judge-failed"
+)
+# Variables that a shell changes by itself.
+_CHANGING = marks.names(
+    "_ PWD OLDPWD SHLVL RANDOM SRANDOM SECONDS LINENO HISTCMD EPOCHSECONDS EPOCHREALTIME BASHPID PPID "
+    "BASH_COMMAND BASH_ARGC BASH_ARGV BASH_LINENO BASH_SOURCE PIPESTATUS COLUMNS LINES ! ?"
+)
+# A command of which nothing but blanks and quotes can be written otherwise.
+_PLAIN = Lazy(r"[A-Za-z0-9_ \t'\"@%+:,./-]+")
 # How many decisions are kept, on texts of how many characters: agents run the same things again and again.
 LATELY = 256
 LATELY_TEXT = 2000
@@ -165,6 +180,8 @@ class Engine:
             policy.write(path, call)
             state.write(path, marks.UNKNOWN)
             return self._decide(request, policy, state, session, readable=True), policy
+        if not request.cwd and (session is None or not session.cwd):
+            policy.vague = True  # where it would run
         text = request.text
         if len(text) > MAX_LENGTH:
             policy.note("too-long", "", (0, 0))
@@ -193,8 +210,10 @@ class Engine:
             trusted=self._trusted,
         )
         policy.links, policy.held = state.links, state.files
+        before = set(state.functions)
         out = run.script(text, whole=True)
         run.uncalled()
+        policy.inherited |= run.called & before
         if marks.SECRET in out or marks.KEY in out:
             policy.note("show-secret", "prints a credential", (0, len(text)))
 
@@ -239,8 +258,7 @@ class Engine:
         readable: bool,
     ) -> Decision:
         programs = tuple(
-            Program(tuple(map(marks.shown, argv)), marks.shown(cwd))
-            for argv, cwd, _ in policy.programs_run[:200]
+            Program(tuple(map(marks.shown, argv)), marks.shown(cwd)) for argv, cwd, _ in policy.programs_run
         )
         worst: Finding | None = None
         for finding in policy.findings:
@@ -249,7 +267,11 @@ class Engine:
         exact = readable and not any(
             marks.unknown(word) for argv, _, _ in policy.programs_run for word in argv
         )
-        key = _key(policy) if exact and policy.programs_run else _text_key(request)
+        once = policy.vague or policy.inherited or any(one.rule in _ONCE for one in policy.findings)
+        held = _held(session)
+        key = ""
+        if not once and held is not None:
+            key = _key(request, policy, held) if exact and policy.programs_run else _text_key(request)
         if worst is None:
             return Decision(
                 action="allow",
@@ -295,12 +317,31 @@ def policy_path(path: str, home: str) -> str:
     return normal(path, "/", {}, home) if path else ""
 
 
-def _key(policy: Policy) -> str:
-    return json.dumps(
-        [[place, cwd, *argv] for argv, cwd, place in policy.programs_run] + [policy.details],
-        ensure_ascii=True,
-        separators=(",", ":"),
-    )
+def _key(request: Request, policy: Policy, held: list[object]) -> str:
+    """Describe exactly what would run: the text, what that comes to, what is said of it, the session."""
+    programs = [[place, cwd, *argv] for argv, cwd, place in policy.programs_run]
+    text: str | None = request.text
+    if len(programs) == 1 and _PLAIN.fullmatch(request.text):
+        with contextlib.suppress(ValueError):
+            if shlex.split(request.text) == list(policy.programs_run[0][0]):
+                text = None  # its words say it all, however they are quoted
+    said = sorted({(one.rule, one.reason) for one in policy.findings})
+    whole = [request.cwd, text, programs, policy.details, said, held]
+    return json.dumps(whole, ensure_ascii=True, separators=(",", ":"))
+
+
+def _held(session: SessionState | None) -> list[object] | None:
+    """Return what of a session tells which programs run, and what they do; None where that is not known."""
+    if session is None:
+        return []
+    variables = [[name, value] for name, value in sorted(session.variables.items()) if name not in _CHANGING]
+    for _, value in variables:
+        if value is not None and marks.unknown(value if isinstance(value, str) else "".join(value)):
+            return None
+    found = [["hash", name, to] for name, to in sorted(session.links.items()) if name.startswith("hash:")]
+    if not (variables or session.aliases or session.options or found):
+        return []
+    return [variables, sorted(session.aliases.items()), sorted(session.options), found]
 
 
 def _text_key(request: Request) -> str:

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 from hermes.approval import Answer, Decision, Request
-from hermes.approval.grants import DAYS, Grant, proposed
+from hermes.approval.grants import DAYS, OUTDATED, Grant, GrantStore, proposed, variables
 
 from . import _status
 from ._report import clean
@@ -29,6 +29,12 @@ VERBS = {
 }
 
 
+NOT_OFFERED = (
+    "not all of it is known or as it looks, what it runs may be another the next time, or it is among "
+    "the worst"
+)
+
+
 class Prompt:
     """Shows a request on the terminal and takes the answer. No, Enter, Ctrl-C and Ctrl-D are all a no."""
 
@@ -41,7 +47,12 @@ class Prompt:
 
     async def __call__(self, request: Request, decision: Decision) -> Answer:
         async with self._one:
+            gone = await asyncio.to_thread(GrantStore().retire)
             with _status.held(), _Terminal(self._path) as terminal:
+                if gone:
+                    terminal.say(
+                        ["", *textwrap.wrap(f"{gone} of the grants {OUTDATED}.", terminal.width() - 1)]
+                    )
                 return await self._ask(terminal, request, decision)
 
     async def _ask(self, terminal: _Terminal, request: Request, decision: Decision) -> Answer:
@@ -84,6 +95,8 @@ def question(request: Request, decision: Decision, width: int) -> list[str]:
             lines += _field("Runs" if not number else "", line, width)
         if len(shown) > 6:
             lines += _field("", f"and {len(shown) - 6} more; explain lists them", width)
+    if request.env:
+        lines += _field("With", clean(variables(request)), width)
     lines += _field("Where", place_of(request), width)
     lines += _field("Why", why(decision), width)
     if decision.comment:
@@ -103,6 +116,8 @@ def explanation(request: Request, decision: Decision, width: int, *, lasting: bo
         lines += _field("Runs", program_line(program), width)
         if program.cwd and program.cwd != request.cwd:
             lines += _field("", f"in {clean(program.cwd)}", width)
+    if request.env:
+        lines += _field("With", clean(variables(request)), width)
     lines += _field("Where", place_of(request), width)
     lines += _field("Why", why(decision), width)
     lines += _field("Severity", decision.severity, width)
@@ -116,7 +131,7 @@ def explanation(request: Request, decision: Decision, width: int, *, lasting: bo
             meanings.append(("session", "the very same is not asked again by this hermes in this session"))
         meanings.append(("always", f"the very same is not asked again here, for {DAYS} days"))
     else:
-        meanings.append(("always", "is not offered: not all of it is known, or it is among the worst"))
+        meanings.append(("always", f"is not offered: {NOT_OFFERED}"))
     for name, meaning in meanings:
         lines += _field(name, meaning, width)
     return [*lines, ""]

@@ -183,8 +183,10 @@ def ls(json: options.Json = False, debug: options.Debug = False) -> int:
     """
     import msgspec
 
-    from hermes.approval.grants import GrantStore
+    from hermes.approval.grants import OUTDATED, GrantStore
 
+    if gone := GrantStore().retire():
+        say(f"{gone} of the grants {OUTDATED}.")
     found = GrantStore().all()
     if json:
         print_json([msgspec.to_builtins(grant) for grant in found])
