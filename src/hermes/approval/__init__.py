@@ -79,15 +79,30 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """One program that would run, with its arguments as it would get them; unknown ones hold ``…``."""
+    """One program that would run, with its arguments as it would get them; unknown ones hold ``…``.
+
+    ``text`` is how a shell is told it where quoting its arguments would say something else: patterns.
+    ``asked``: something is said of it; ``seems``: the line would run it if it were as it looks.
+    """
 
     argv: tuple[str, ...]
     cwd: str | None = None
+    text: str = ""
+    asked: bool = False
+    seems: bool = False
 
     @property
     def known(self) -> bool:
         """Whether every word of it is known."""
         return not any(UNKNOWN in word for word in self.argv) and UNKNOWN not in (self.cwd or "")
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a request is asked about, or blocked: in words, by which rule, and for which part of its text."""
+
+    reason: str
+    rule: str
+    span: tuple[int, int]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,7 +111,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     ``programs`` is what would run, ``span`` the part of the request's text (in characters) that decided.
     ``read_only``: everything in it is known to change nothing. ``key`` describes exactly what would run, and
     where: what a grant is bound to; empty when there is no such description. ``after`` is the state of the
-    session once it has run. ``comment`` is a second opinion, for the person who is asked.
+    session once it has run. ``comment`` is a second opinion, for the person who is asked. ``also`` has what
+    else is to be said of it, the worst first.
     """
 
     action: Action
@@ -109,6 +125,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     after: Any = None
     comment: str = ""
+    also: tuple[Reason, ...] = ()
 
     @property
     def grantable(self) -> bool:
@@ -278,7 +295,8 @@ def _on_input(judge: Judge, request: Request, decision: Decision) -> Decision:
     if inner.action == "allow":
         return msgspec.structs.replace(decision, read_only=decision.read_only and inner.read_only)
     reason = f"in what it reads: {inner.reason}"
-    return msgspec.structs.replace(inner, reason=reason, span=None, key="", after=decision.after)
+    also = tuple(msgspec.structs.replace(one, span=(0, 0)) for one in inner.also)  # not of this text
+    return msgspec.structs.replace(inner, reason=reason, span=None, also=also, key="", after=decision.after)
 
 
 async def check(

@@ -78,6 +78,8 @@ class Policy:
         self.links = links
         self.findings: list[Finding] = []
         self.programs_run: list[tuple[tuple[str, ...], str, str]] = []
+        self.met: set[int] = set()  # which of them something is said of
+        self.seeming = -1  # where those of the line as it looks begin
         self.details: list[str] = []
         self.inherited: set[str] = set()  # functions of the session that are called
         self.vague = False  # a variable, a document or a target is not known
@@ -239,6 +241,7 @@ class Policy:
         self.read_only = False
         if action == "ask" and self._allowed and rule in self.rules.rules and not self._kept(rule):
             return
+        self.met.add(len(self.programs_run) - 1)
         key = (rule + action, span)
         if key in self._noted or len(self.findings) >= MAX_FINDINGS:
             return

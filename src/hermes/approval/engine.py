@@ -14,7 +14,7 @@ from functools import partial
 
 import msgspec
 
-from . import INTERPRETER, Decision, Program, Request, _text
+from . import INTERPRETER, UNKNOWN, Decision, Program, Reason, Request, _text
 from . import _marks as marks
 from ._builtins import BUILTINS
 from ._call import Call
@@ -49,9 +49,11 @@ _CHANGING = marks.names(
     "BASH_COMMAND BASH_ARGC BASH_ARGV BASH_LINENO BASH_SOURCE PIPESTATUS COLUMNS LINES ! ?"
 )
 # A command of which nothing but blanks and quotes can be written otherwise.
+_BARE = Lazy(r"[\w@%+=:,./~\]-]")
 _PLAIN = Lazy(r"[A-Za-z0-9_ \t'\"@%+:,./-]+")
 # How many decisions are kept, on texts of how many characters: agents run the same things again and again.
 LATELY = 256
+MAX_REASONS = 100  # that are told of one request
 LATELY_TEXT = 2000
 _RANK = {"allow": 0, "ask": 1, "block": 2}
 _SEVERITY = {"low": 0, "medium": 1, "high": 2, "hardline": 3}
@@ -191,6 +193,9 @@ class Engine:
             policy.note("deceptive-text", deceptive[0], deceptive[1])
         readable = True
         for version in _text.versions(text):
+            said = len(policy.findings)
+            if version != text:
+                policy.seeming = len(policy.programs_run)
             try:
                 self._follow(version, policy, state if version == text else State(session, state.cwd), home)
             except (Unparsable, RecursionError) as error:
@@ -199,6 +204,10 @@ class Engine:
                 readable = False
                 if _FLOOR.search(version):
                     policy.note("floor", "", (0, len(text)), "block")
+            if version != text:  # whose places are not those of the text
+                policy.findings[said:] = [
+                    msgspec.structs.replace(one, span=(0, 0)) for one in policy.findings[said:]
+                ]
         return self._decide(request, policy, state, session, readable=readable), policy
 
     def _follow(self, text: str, policy: Policy, state: State, home: str) -> None:
@@ -242,6 +251,13 @@ class Engine:
         # Where a user's own rule forbids it that is what is said: it holds in every place.
         return _RANK[finding.action], finding.rule in self._user.rules, _SEVERITY[finding.severity]
 
+    def _others(self, policy: Policy, worst: Finding) -> tuple[Reason, ...]:
+        """Return the other findings, the worst first."""
+        if len(policy.findings) == 1:
+            return ()
+        found = sorted(policy.findings, key=self._weight, reverse=True)[:MAX_REASONS]
+        return tuple(Reason(one.reason, one.rule, one.span) for one in found if one is not worst)
+
     def _floor(self, request: Request, policy: Policy, session: SessionState | None) -> Decision:
         if _FLOOR.search(request.text[:MAX_LENGTH]) or _FLOOR.search(request.text[-MAX_LENGTH:]):
             policy.note("floor", "", (0, 0), "block")
@@ -257,9 +273,7 @@ class Engine:
         *,
         readable: bool,
     ) -> Decision:
-        programs = tuple(
-            Program(tuple(map(marks.shown, argv)), marks.shown(cwd)) for argv, cwd, _ in policy.programs_run
-        )
+        programs = _programs(policy)
         worst: Finding | None = None
         for finding in policy.findings:
             if worst is None or self._weight(finding) > self._weight(worst):
@@ -289,6 +303,7 @@ class Engine:
             severity=worst.severity,  # type: ignore[arg-type]
             programs=programs,
             span=(start, stop) if stop > start else None,
+            also=self._others(policy, worst),
             key=key,
             after=state.kept(session),
         )
@@ -342,6 +357,32 @@ def _held(session: SessionState | None) -> list[object] | None:
     if not (variables or session.aliases or session.options or found):
         return []
     return [variables, sorted(session.aliases.items()), sorted(session.options), found]
+
+
+def _programs(policy: Policy) -> tuple[Program, ...]:
+    run, seeming = policy.programs_run, policy.seeming
+    if seeming >= 0 and run[seeming:] == run[:seeming]:
+        run, seeming = run[:seeming], -1
+    return tuple(
+        Program(
+            tuple(map(marks.shown, argv)),
+            marks.shown(cwd),
+            " ".join(map(_written, argv)) if any(map(marks.globbed, argv)) else "",
+            number in policy.met,
+            0 <= seeming <= number,
+        )
+        for number, (argv, cwd, _) in enumerate(run)
+    )
+
+
+def _written(word: str) -> str:
+    """Return a word as a shell is told it, with its patterns as such."""
+    shown = marks.shown(word)
+    if not marks.globbed(word):
+        return shown if UNKNOWN in shown else shlex.quote(shown)
+    return "".join(
+        marks.shown(one) if marks.marked(one) else one if _BARE.fullmatch(one) else f"\\{one}" for one in word
+    )
 
 
 def _text_key(request: Request) -> str:

@@ -2,8 +2,8 @@
 
 A grant is bound to the judge's description of what would run (the text, what it comes to, what the session
 adds), to what goes with it (variables, input), to the directory, the kind of request and the place. One for a
-session is kept in memory by the process whose person gave it, so that no other process and no other session has
-it; one for always is kept in the state store, and expires.
+session is kept in memory by the process whose person gave it, so that no other process and no other session
+has it; one for always is kept in the state store, and expires.
 """
 
 from __future__ import annotations
