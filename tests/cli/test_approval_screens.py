@@ -51,7 +51,7 @@ def test_the_part_that_is_asked_about_is_not_left_out() -> None:
     whole = "\n".join(_prompt.explanation(given, decision, 80, lasting=False))
     assert all(f"echo a{number}\n" in whole for number in range(300))
     assert "   rm -rf build" in whole
-    assert "rm -rf b" in granted(MANY + "; echo end" * 300)
+    assert "^^^^" in granted(MANY + "; echo end" * 300)
     assert "echo a   (300 times)\n           rm -rf build\n" in question("echo a; " * 300 + "rm -rf build")
 
 

@@ -157,7 +157,9 @@ def described(grant: Grant, request: Request, decision: Decision, width: int) ->
     until = time.strftime("%Y-%m-%d", time.localtime(grant.expires))
     before = len(grant.what) - len(request.text)  # the variables that are set for it
     marked = [(start + before, end + before) for start, end in spans(decision)]
-    lines = underlined(grant.what, marked, width=width, indent=" " * 11, most=2 * MOST)
+    lines = underlined(grant.what, width=width, indent=" " * 11)
+    if len(lines) > 2 * MOST:  # what it is about is among what is left
+        lines = underlined(grant.what, marked, width=width, indent=" " * 11, most=2 * MOST)
     lines[0] = f"{'Allow:':<10} {lines[0].strip()}"
     lines += _field("In", clean(grant.cwd or "any directory"), width)
     lines += _field("Where", clean(grant.place), width)

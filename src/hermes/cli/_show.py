@@ -57,7 +57,7 @@ def _around(lines: list[str], most: int, indent: str) -> list[str]:
     """Return head and tail of many lines, and the first ones with a mark wherever they are."""
     half = most // 2
     wanted = set(range(half)) | set(range(len(lines) - half, len(lines)))
-    under = [at for at, line in enumerate(lines) if line.strip() and not line.strip().strip("^")]
+    under = [at for at, line in enumerate(lines) if line.strip() and not set(line) - {"^", " "}]
     for at in under[:half]:
         wanted |= {at - 1, at}
     kept, before = [], -1
