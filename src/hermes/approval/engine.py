@@ -337,8 +337,10 @@ def _key(request: Request, policy: Policy, held: list[object]) -> str:
     programs = [[place, cwd, *argv] for argv, cwd, place in policy.programs_run]
     text: str | None = request.text
     if len(programs) == 1 and _PLAIN.fullmatch(request.text):
+        quoted = "'" in request.text or '"' in request.text
         with contextlib.suppress(ValueError):
-            if shlex.split(request.text) == list(policy.programs_run[0][0]):
+            words = shlex.split(request.text) if quoted else request.text.split()
+            if words == list(policy.programs_run[0][0]):
                 text = None  # its words say it all, however they are quoted
     said = sorted({(one.rule, one.reason) for one in policy.findings})
     whole = [request.cwd, text, programs, policy.details, said, held]
