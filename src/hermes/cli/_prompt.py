@@ -67,7 +67,12 @@ class Prompt:
             with _status.held(), _Terminal(self._path) as terminal:
                 if gone:
                     terminal.say(
-                        ["", *textwrap.wrap(f"{gone} of the grants {OUTDATED}.", terminal.width() - 1)]
+                        [
+                            "",
+                            *textwrap.wrap(
+                                f"Grants of an earlier hermes ({gone}) {OUTDATED}.", terminal.width() - 1
+                            ),
+                        ]
                     )
                 return await self._ask(terminal, request, decision)
 

@@ -192,7 +192,7 @@ def ls(json: options.Json = False, debug: options.Debug = False) -> int:
     from hermes.approval.grants import OUTDATED, GrantStore
 
     if gone := GrantStore().retire():
-        say(f"{gone} of the grants {OUTDATED}.")
+        say(f"Grants of an earlier hermes ({gone}) {OUTDATED}.")
     found = GrantStore().all()
     if json:
         print_json([msgspec.to_builtins(grant) for grant in found])
