@@ -78,7 +78,11 @@ class Policy:
         self.links = links
         self.findings: list[Finding] = []
         self.programs_run: list[tuple[tuple[str, ...], str, str]] = []
+        self.met: set[int] = set()  # which of them something is said of
+        self.seeming = -1  # where those of the line as it looks begin
         self.details: list[str] = []
+        self.inherited: set[str] = set()  # functions of the session that are called
+        self.vague = False  # a variable, a document or a target is not known
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
         self._allowed = False
@@ -123,6 +127,7 @@ class Policy:
 
     def _command(self, call: Call) -> None:
         for name, value in call.env.items():
+            self.given(value)
             variable = variable_rule(name, value)
             if variable:
                 self.note(variable, f"{self.rules.rules[variable].reason}: {name}", call.span)
@@ -157,8 +162,13 @@ class Policy:
         if told or any(_DESTROYS_FLAG.match(word) for word in call.argv[1:10]):
             self.note("destroys", f"{call.name}: {' '.join(map(marks.shown, call.argv[1:4]))}", call.span)
 
+    def given(self, text: str) -> None:
+        """Take note of a text that a command is given and that is none of its words."""
+        self.vague = self.vague or marks.unknown(text)
+
     def redirect(self, op: str, path: str, content: str, call: Call) -> None:
         self.details.append(f"{op}{path}")
+        self.given(path)
         self._allowed = False
         if path.startswith(("/dev/tcp/", "/dev/udp/")):
             self.note("raw-socket", "", call.span)
@@ -231,6 +241,7 @@ class Policy:
         self.read_only = False
         if action == "ask" and self._allowed and rule in self.rules.rules and not self._kept(rule):
             return
+        self.met.add(len(self.programs_run) - 1)
         key = (rule + action, span)
         if key in self._noted or len(self.findings) >= MAX_FINDINGS:
             return

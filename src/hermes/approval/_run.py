@@ -499,6 +499,7 @@ class Interpreter:
         for one in redirects:
             if one.op == "<<":
                 text = self.expand.text(one.target)
+                self.sink.given(text)
                 if one.fd in ("", "0"):
                     call.stdin = text
                 else:
@@ -506,6 +507,7 @@ class Interpreter:
                 continue
             if one.op == "<<<":
                 text = self.expand.text(one.target) + "\n"
+                self.sink.given(text)
                 if one.fd in ("", "0"):
                     call.stdin = text
                 else:
