@@ -201,6 +201,7 @@ def test_by_hand_counts_too(file: Path) -> None:
 
 
 def test_a_fifo_for_secrets_is_no_file(hermes_home: Path) -> None:
+    hermes_home.mkdir(mode=0o700, exist_ok=True)
     os.mkfifo(hermes_home / ".env", 0o600)
     for read in (lambda: _env.dotenv(["A_TOKEN"]), _secrets.names, lambda: _secrets.write("A_TOKEN", "x")):
         with pytest.raises(ConfigError, match="is not a file"):
