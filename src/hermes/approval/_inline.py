@@ -144,7 +144,8 @@ _FORK = Lazy(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\bfork\b|\bfork\b\s*while\
 def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     """Look through code of a language that is not parsed, and return what it prints."""
     if REMOTE in code:
-        run.note("remote-code", f"{language} runs what comes from the network")
+        who = call.name if language == "other" else language
+        run.note("remote-code", f"{who} runs what comes from the network")
     elif marks.DECODED in code:
         run.note("decoded-code", f"{language} runs what was decoded from an unreadable text")
     elif marks.marked(code) and not code.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n"):
