@@ -218,6 +218,10 @@ class Reader:
                 return "__builtins__.__dict__"
             if name == "vars" and node.args:
                 return self.dotted(node.args[0]) + ".__dict__"
+            if name.endswith((".__getattribute__", ".__getattr__", ".__dict__.get")) and node.args:
+                value = self.value(node.args[0])
+                head = name.rpartition(".")[0].removesuffix(".__dict__")
+                return f"{head}.{value}" if isinstance(value, str) else "?"
             if name == "getattr" and len(node.args) >= 2:
                 value = self.value(node.args[1])
                 head = self.dotted(node.args[0])
@@ -498,6 +502,9 @@ class Reader:
                 self.writes(args[1])
             if isinstance(first, str) and self.run.sink.secret(self.path(first)):
                 self.run.sink.redirect("<", self.path(first), "", self.call)
+        elif name == "getattr" and len(args) > 1 and args[1] is None:
+            if self.dotted(node.args[0]) in py.DANGEROUS:
+                self.run.note("code-runs", "Python code that looks up a function by a name that is not known")
         elif name == "webbrowser.get" and isinstance(first, str) and not first.isidentifier():
             self.shell(first.replace("%s", UNKNOWN))
         elif name in ("yaml.load", "yaml.load_all"):

@@ -119,3 +119,5 @@ HANDED = ACTS | {"exec", "eval"}
 LOADERS = marks.names("yaml.UnsafeLoader yaml.Loader yaml.CLoader")
 # Objects of these run commands by their methods, here or elsewhere.
 REMOTES = frozenset(("fabric", "fabric2", "invoke"))
+# Modules of which some functions run commands or delete.
+DANGEROUS = BUILTINS | frozenset(("os", "posix", "subprocess", "shutil", "pty", "importlib"))

@@ -84,7 +84,7 @@ _TWICE = Lazy(
 _ASSIGNED = Lazy(r"\$(\w+)\s*=\s*[\"']")
 _CALLED = Lazy(r"&\{?\s*\$(\w+)|\$(\w+)\s*->\s*\(")
 _BY_TEXT = Lazy(
-    r"&\s*\{\s*[\"'\\(]|&\$\{|->can\s*\([^)\n]{0,80}\)\s*->|\*\{\s*[\"']|\bno\s+strict\b[^\n]{0,200}&\$"
+    r"\\&\s*CORE::|\beval\s*\(?\s*<|&\s*\{\s*[\"'\\(]|&\$\{|->can\s*\([^)\n]{0,80}\)\s*->|\*\{\s*[\"']|\bno\s+strict\b[^\n]{0,200}&\$"
 )
 _EVAL = Lazy(
     r"\b(?:eval|instance_eval|class_eval|load|loadstring|setTimeout|setInterval)\s*\(?\s*(" + _STRING + ")"
@@ -97,12 +97,12 @@ _SENT = Lazy(
 )
 _LUA = Lazy(
     r"\b(?:_G|_ENV|os|io|package\.loaded)\s*(?:\.\s*\w+\s*)?\[\s*(?![\"']\w+[\"']\s*\])|"
-    r"\bload(?:string)?\s*\(\s*(?![\"'\[\s])|\bgetfenv\b"
+    r"\bload(?:string)?\s*\(\s*(?![\"'\[\s])|\bgetfenv\b|\b(?:os\.execute|io\.popen)\s*(?=[,;)}\w\n]|$)"
 )
 _LUA_KEY = Lazy(r"\[\s*[\"']([A-Za-z_]\w*)[\"']\s*\]")
 _SCRIPT = Lazy(
     r"\bconstructor\s*\.\s*constructor\b|\bconstructor\s*\[|\[\s*[\"'`]constructor[\"'`]\s*\]|"
-    r"\bset(?:Timeout|Interval)\s*\(\s*[\"'`]|"
+    r"(?<![\w.])Function\s*\(|\bset(?:Timeout|Interval)\s*\(\s*[\"'`]|"
     r"\b(?:globalThis|global|process|window|self)\s*\[\s*(?![\"'`]\w+[\"'`]\s*\])|"
     r"\brequire\s*\([^)\n]{0,100}(?:fromCharCode|\.reverse\(|\batob\b|\.join\(\s*[\"'`]{2})|\bReflect\.(?:get|apply)\s*\("
 )
