@@ -354,14 +354,14 @@ class Policy:
             if hopeless and call.place != "container" and everything:
                 self.note(
                     "delete-everything",
-                    f"deletes {marks.shown(path)} with all that is in it",
+                    f"deletes {_place(path, call)} with all that is in it",
                     call.span,
                     "block",
                 )
                 return
             if self.allow_regenerable and self._regenerable(path, call, found):
                 return
-            self.note("recursive-delete", f"deletes {marks.shown(path)} with all that is in it", call.span)
+            self.note("recursive-delete", f"deletes {_place(path, call)} with all that is in it", call.span)
             return
         if call.place == "container":
             return
@@ -455,6 +455,15 @@ class Policy:
 
     def processes(self, text: str) -> bool:
         return PIDS in text
+
+
+def _place(path: str, call: Call) -> str:
+    """Return a path for a person: one that begins with what is not known may lie anywhere."""
+    rest = path.removeprefix(call.cwd.rstrip("/") + "/")
+    if rest == path or not marks.unknown(rest[:1]):
+        return marks.shown(path)
+    said = marks.shown(rest).strip("/")
+    return "what is not known here," if said == "…" else said
 
 
 def _header(word: str) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from . import _functions as functions
 from . import _loads as loads
 from . import _marks as marks
 from . import _nodes as nodes
@@ -106,6 +107,8 @@ class Interpreter:
         self.root = False
         self.captured = False
         self.active: list[tuple[str, int]] = []
+        self.frames: list[functions.Frame] = []
+        self.widened: set[tuple[Any, ...]] = set()
         self.parallel = 0
         self.forever = 0
         self.looped = 0  # in the condition of how many loops
@@ -131,7 +134,14 @@ class Interpreter:
         }
 
     def _expander(self, state: State) -> Expander:
-        return Expander(state, home=self.home, run=self._substitute, note=self.note, evaluate=self._evaluate)
+        return Expander(
+            state,
+            home=self.home,
+            run=self._substitute,
+            note=self.note,
+            evaluate=self._evaluate,
+            given=self.given,
+        )
 
     def note(self, rule: str, reason: str, action: str = "ask") -> None:
         """Report what has to be asked about, at the place of the command in hand."""
@@ -231,6 +241,13 @@ class Interpreter:
         self.sink.command(
             Call([], self.state.cwd, self.span, None, {name: value}, self.place, self.root, True)
         )
+
+    def given(self, name: str, value: str) -> None:
+        """Set a variable by something that assigns in passing; report those that programs look at."""
+        if name.islower() and "_" not in name:
+            self.state.variables[name] = value
+        else:
+            self.set(name, value)
 
     # Lists and pipelines
 
@@ -380,7 +397,7 @@ class Interpreter:
         self.forever += crowd and node.words is not None and many(node.words)
         try:
             for value in values:
-                self.state.variables[node.name] = value.replace(SPLIT, UNKNOWN)
+                self.given(node.name, value.replace(SPLIT, UNKNOWN))
                 settle(self)
                 if "&" + node.name in self.state.variables:
                     self.expand.check_subscript(value)
@@ -585,6 +602,10 @@ class Interpreter:
         env: dict[str, str] = {}
         for assign in node.assigns:
             assigned(self, assign, env if argv else None)
+        if "keyword" in self.state.options:
+            given = [one for one in argv[1:] if re.match(r"[A-Za-z_]\w*=", one)]
+            argv = [*argv[:1], *(one for one in argv[1:] if one not in given)]
+            env.update((one.partition("=")[0], one.partition("=")[2]) for one in given)
         call = Call(argv, self.state.cwd, self.span, stdin, env, self.place, self.root, self.captured)
         files = self._redirects(node.redirects, call) if node.redirects else []
         if files and any(fd in ("1", "&") for fd, _, _ in files):
@@ -736,6 +757,8 @@ class Interpreter:
             target = self.state.links.get("hash:" + name)
             if target is not None:
                 return self.program(target)
+        if name[:1] == "=":
+            name = name[1:]  # where it lies, for zsh
         lower = name.lower()
         return lower[:-4] if lower.endswith((".exe", ".cmd", ".bat")) else name
 
@@ -770,30 +793,4 @@ class Interpreter:
 
     def function(self, name: str, bodies: tuple[Node, ...], call: Call) -> str:
         """Follow the body of a function."""
-        # A function that hands on fewer words than it was given comes to an end.
-        less = len(call.argv) < len(self.state.parameters or ())
-        bodies = tuple(body for body in bodies if less or (name, id(body)) not in self.active)
-        if not bodies:
-            if self.parallel:
-                self.note("fork-bomb", f"the function {name} starts itself over and over", "block")
-            return UNKNOWN
-        if self.depth >= MAX_DEPTH:
-            raise Unparsable("functions are nested too deeply")
-        self.called.add(name)
-        saved = self.state.parameters
-        self.depth += 1
-        parallel, self.parallel = self.parallel, 0
-        out: list[str] = []
-        try:
-            for body in bodies:
-                self.state.parameters = (name, *call.argv[1:])
-                self.active.append((name, id(body)))
-                try:
-                    out.append(self.run(body, call.stdin))
-                finally:
-                    self.active.pop()
-        finally:
-            self.depth -= 1
-            self.parallel = parallel
-            self.state.parameters = saved
-        return joined(out)
+        return functions.follow(self, name, bodies, call)
