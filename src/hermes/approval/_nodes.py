@@ -12,7 +12,7 @@ import msgspec
 from . import _marks as marks
 from ._call import Call
 from ._environment import BUILD_TOOL, BUILDS
-from ._expand import fits
+from ._globs import fits
 from ._marks import UNKNOWN
 from ._state import State, Value
 from ._syntax import Group, Lit, Node, Simple, Sub, Word

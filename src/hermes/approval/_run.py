@@ -24,7 +24,8 @@ from ._assign import assign as assigned
 from ._assign import attributes, settle
 from ._call import Call, Sink
 from ._environment import BUILDS
-from ._expand import Expander, fits, matches
+from ._expand import Expander, matches
+from ._globs import fits, fitting
 from ._lazy import Lazy
 from ._marks import BEFORE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._nodes import constant, joined, leaves, many, quoted, stays, written
@@ -742,7 +743,7 @@ class Interpreter:
         name = call.argv[0]
         base = name.rpartition("/")[2]
         if marks.globbed(name):
-            wanted = sorted(one for one in self.sink.programs() if fits(one, base))
+            wanted = sorted(fitting(self.sink.programs(), base))
             self.note("computed-command", "the name of the command is a pattern")
             for one in wanted[:40]:
                 self.call(msgspec.structs.replace(call, argv=[one, *call.argv[1:]]))
