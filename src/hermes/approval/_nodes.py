@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from ._environment import BUILD_TOOL, BUILDS
 from ._globs import fits
 from ._marks import UNKNOWN
 from ._state import State, Value
-from ._syntax import Group, Lit, Node, Simple, Sub, Word
+from ._syntax import Case, Group, Lit, Node, Simple, Sub, Test, Word
 
 if TYPE_CHECKING:
     from ._run import Interpreter
@@ -98,6 +98,32 @@ def constant(node: Node) -> bool:
 _LEAVES = frozenset(
     ("break", "exit", "return", "sleep", "read", "wait", "kill", "curl", "wget", "inotifywait")
 )
+
+
+def counts_down(argv: Sequence[str], before: Sequence[str] | None) -> bool:
+    """Say whether a function hands itself a number that is smaller than the one it was given."""
+    pairs = zip(argv[1:], (before or ())[1:], strict=False)
+    return any(one.isdecimal() and held.isdecimal() and int(one) < int(held) for one, held in pairs)
+
+
+def decides(node: object) -> bool:
+    """Say whether a script looks at a condition of numbers or texts."""
+    left: list[object] = [node]
+    for _ in range(2000):
+        if not left:
+            return False
+        one = left.pop()
+        if isinstance(one, Test | Case):
+            return True
+        if isinstance(one, Simple) and one.words:
+            first = one.words[0]
+            if first.simple == "test" or first.parts == (Lit("[", False),):
+                return True
+        if isinstance(one, tuple | list):
+            left.extend(one)
+        elif isinstance(one, msgspec.Struct):
+            left.extend(getattr(one, name) for name in one.__struct_fields__)
+    return False
 
 
 def stays(node: object) -> bool:

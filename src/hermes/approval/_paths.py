@@ -12,7 +12,7 @@ from typing import Any
 
 from ._globs import meets
 from ._lazy import Lazy
-from ._marks import STAR, UNKNOWN, globbed, marked, names, plain, unknown
+from ._marks import GLOBS, STAR, UNKNOWN, globbed, marked, names, plain, unknown
 
 # Directories that belong to the system as a whole: nobody deletes one of these in earnest.
 TOP = names(
@@ -234,6 +234,23 @@ def _meet(one: str, other: str) -> bool:
     if one_globs:
         return meets(other, one) and not (other.startswith(".") and one[0] in "*?")
     return other_globs and meets(one, other)
+
+
+_OF_SYSTEM = Lazy(
+    r"(?:/usr(?:/.*)?|/s?bin|/lib(?:32|64)?(?:/.*)?|/run/(?:current-system|wrappers)/.*|/snap/bin|/nix/.*|/gnu/.*|"
+    r"/opt/(?:homebrew|local|bin|sbin)(?:/.*)?|/home/linuxbrew/.*|/System/.*|/Library/.*|/Windows/.*|/c/Windows/.*)",
+    re.DOTALL,
+)
+_HOLD_SYSTEM = names("/ /run /snap /opt /home /home/linuxbrew /System /Library /c")
+
+
+def of_system(path: str) -> bool:
+    """Say whether a program may be one of the system by its path, which ``normal`` made."""
+    directory = path.rpartition("/")[0]
+    if globbed(directory):
+        known = re.split(f"[{''.join(GLOBS)}]", directory)[0].rpartition("/")[0]
+        return unknown(known) or (known or "/") in _HOLD_SYSTEM or _OF_SYSTEM.fullmatch(known) is not None
+    return unknown(path) or _OF_SYSTEM.fullmatch(directory) is not None
 
 
 def strip_all(path: str) -> str:

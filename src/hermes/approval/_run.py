@@ -23,6 +23,7 @@ from . import _paths as paths
 from ._assign import assign as assigned
 from ._assign import attributes, settle
 from ._call import Call, Sink
+from ._effects import EFFECTS
 from ._environment import BUILDS
 from ._expand import Expander, matches
 from ._globs import fits, fitting
@@ -674,6 +675,8 @@ class Interpreter:
                 return UNKNOWN
             name = named
         base = self.program(name)
+        if "/" in name:
+            call.namesake = self.sink.namesake(base, self.path(name, call.cwd))
         if self.growing and base in _MAKES:
             self.note("endless-output", f"{base} makes files without end")
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
@@ -692,7 +695,7 @@ class Interpreter:
                 self.handlers[base](self, call)  # what it starts
             if base not in _VIEWS or len(argv) == 1:
                 return ""
-        handler = self.handlers.get(base)
+        handler = None if call.namesake else self.handlers.get(base)
         if handler is None and _VERSIONED.fullmatch(base):
             handler = self.handlers.get(base.rstrip("0123456789.tm"))
         if handler is None:
@@ -743,6 +746,8 @@ class Interpreter:
         name = call.argv[0]
         base = name.rpartition("/")[2]
         if marks.globbed(name):
+            if "/" in name and not paths.of_system(self.path(name, call.cwd)):
+                return self._local(call, base)
             wanted = sorted(fitting(self.sink.programs(), base))
             self.note("computed-command", "the name of the command is a pattern")
             for one in wanted[:40]:
@@ -767,14 +772,27 @@ class Interpreter:
         self._report(call, "")
         return None
 
+    def _local(self, call: Call, base: str) -> str | None:
+        """Take a pattern for programs of the project, or elsewhere, for one that is not known by its name."""
+        path = self.path(call.argv[0], call.cwd)
+        for target in [held for link, held in self.state.links.items() if fits(link, path)]:
+            self.call(msgspec.structs.replace(call, argv=[target, *call.argv[1:]]))
+        if len(call.argv) > 1 and fitting(self.handlers.keys() | EFFECTS.keys(), base):
+            # With words that may mean something to what it stands for.
+            self.note("computed-command", "the name of the command is a pattern")
+        return call.argv[0]
+
     def function(self, name: str, bodies: tuple[Node, ...], call: Call) -> str:
         """Follow the body of a function."""
         # A function that hands on fewer words than it was given comes to an end.
         less = len(call.argv) < len(self.state.parameters or ())
-        bodies = tuple(body for body in bodies if less or (name, id(body)) not in self.active)
-        if not bodies:
+        anew = tuple(body for body in bodies if less or (name, id(body)) not in self.active)
+        if not anew:
             if self.parallel:
-                self.note("fork-bomb", f"the function {name} starts itself over and over", "block")
+                # One that counts down to a condition ends, if not always soon.
+                ends = nodes.counts_down(call.argv, self.state.parameters) and nodes.decides(bodies)
+                said = f"the function {name} starts itself over and over"
+                self.note("fork-bomb", said, "ask" if ends else "block")
             return UNKNOWN
         if self.depth >= MAX_DEPTH:
             raise Unparsable("functions are nested too deeply")
@@ -784,7 +802,7 @@ class Interpreter:
         parallel, self.parallel = self.parallel, 0
         out: list[str] = []
         try:
-            for body in bodies:
+            for body in anew:
                 self.state.parameters = (name, *call.argv[1:])
                 self.active.append((name, id(body)))
                 try:
