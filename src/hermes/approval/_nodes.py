@@ -11,8 +11,9 @@ import msgspec
 
 from . import _marks as marks
 from ._call import Call
+from ._effects import EFFECTS
 from ._environment import BUILD_TOOL, BUILDS
-from ._globs import fits
+from ._globs import fits, fitting
 from ._marks import UNKNOWN
 from ._state import State, Value
 from ._syntax import Case, Group, Lit, Node, Simple, Sub, Test, Word
@@ -100,13 +101,31 @@ _LEAVES = frozenset(
 )
 
 
-def counts_down(argv: Sequence[str], before: Sequence[str] | None) -> bool:
+def local(run: Interpreter, call: Call, base: str) -> str:
+    """Take a pattern for programs of the project, or elsewhere, for one that is not known by its name."""
+    path = run.path(call.argv[0], call.cwd)
+    for target in [held for link, held in run.state.links.items() if fits(link, path)]:
+        run.call(msgspec.structs.replace(call, argv=[target, *call.argv[1:]]))
+    if len(call.argv) > 1 and fitting(run.handlers.keys() | EFFECTS.keys(), base):
+        # With words that may mean something to what it stands for.
+        run.note("computed-command", "the name of the command is a pattern")
+    return call.argv[0]
+
+
+def starts_itself(run: Interpreter, call: Call, bodies: tuple[Node, ...]) -> None:
+    """Judge a function that starts itself: one that counts down to a condition ends, if not always soon."""
+    ends = _counts_down(call.argv, run.state.parameters) and _decides(bodies)
+    said = f"the function {call.argv[0]} starts itself over and over"
+    run.note("fork-bomb", said, "ask" if ends else "block")
+
+
+def _counts_down(argv: Sequence[str], before: Sequence[str] | None) -> bool:
     """Say whether a function hands itself a number that is smaller than the one it was given."""
     pairs = zip(argv[1:], (before or ())[1:], strict=False)
     return any(one.isdecimal() and held.isdecimal() and int(one) < int(held) for one, held in pairs)
 
 
-def decides(node: object) -> bool:
+def _decides(node: object) -> bool:
     """Say whether a script looks at a condition of numbers or texts."""
     left: list[object] = [node]
     for _ in range(2000):

@@ -23,7 +23,6 @@ from . import _paths as paths
 from ._assign import assign as assigned
 from ._assign import attributes, settle
 from ._call import Call, Sink
-from ._effects import EFFECTS
 from ._environment import BUILDS
 from ._expand import Expander, matches
 from ._globs import fits, fitting
@@ -675,8 +674,7 @@ class Interpreter:
                 return UNKNOWN
             name = named
         base = self.program(name)
-        if "/" in name:
-            call.namesake = self.sink.namesake(base, self.path(name, call.cwd))
+        call.namesake = "/" in name and self.sink.namesake(base, self.path(name, call.cwd))
         if self.growing and base in _MAKES:
             self.note("endless-output", f"{base} makes files without end")
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
@@ -747,10 +745,9 @@ class Interpreter:
         base = name.rpartition("/")[2]
         if marks.globbed(name):
             if "/" in name and not paths.of_system(self.path(name, call.cwd)):
-                return self._local(call, base)
-            wanted = sorted(fitting(self.sink.programs(), base))
+                return nodes.local(self, call, base)
             self.note("computed-command", "the name of the command is a pattern")
-            for one in wanted[:40]:
+            for one in sorted(fitting(self.sink.programs(), base))[:40]:
                 self.call(msgspec.structs.replace(call, argv=[one, *call.argv[1:]]))
             return None
         if (
@@ -772,16 +769,6 @@ class Interpreter:
         self._report(call, "")
         return None
 
-    def _local(self, call: Call, base: str) -> str | None:
-        """Take a pattern for programs of the project, or elsewhere, for one that is not known by its name."""
-        path = self.path(call.argv[0], call.cwd)
-        for target in [held for link, held in self.state.links.items() if fits(link, path)]:
-            self.call(msgspec.structs.replace(call, argv=[target, *call.argv[1:]]))
-        if len(call.argv) > 1 and fitting(self.handlers.keys() | EFFECTS.keys(), base):
-            # With words that may mean something to what it stands for.
-            self.note("computed-command", "the name of the command is a pattern")
-        return call.argv[0]
-
     def function(self, name: str, bodies: tuple[Node, ...], call: Call) -> str:
         """Follow the body of a function."""
         # A function that hands on fewer words than it was given comes to an end.
@@ -789,10 +776,7 @@ class Interpreter:
         anew = tuple(body for body in bodies if less or (name, id(body)) not in self.active)
         if not anew:
             if self.parallel:
-                # One that counts down to a condition ends, if not always soon.
-                ends = nodes.counts_down(call.argv, self.state.parameters) and nodes.decides(bodies)
-                said = f"the function {name} starts itself over and over"
-                self.note("fork-bomb", said, "ask" if ends else "block")
+                nodes.starts_itself(self, call, bodies)
             return UNKNOWN
         if self.depth >= MAX_DEPTH:
             raise Unparsable("functions are nested too deeply")
