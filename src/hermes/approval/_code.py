@@ -109,6 +109,7 @@ _SED_W = Lazy(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 _SED_R = Lazy(r"(?:^|[;{}\n]|\d|\$|/)\s*[rR]\s+(\S+)")
 
 
+_INDENTED = Lazy(r"\n\s+")  # and blank lines: each would be looked through from each of its ends
 _IN_PLACE = Lazy(r"-[a-zA-Z0-9]*i|--in-place")
 
 
@@ -133,6 +134,7 @@ def sed(run: Interpreter, call: Call) -> str:
         if len(code) > MAX_CODE:
             run.note("code-unreadable", "code for sed that is too long to be read")
             continue
+        code = _INDENTED.sub("\n", code)
         for match in list(_SED_E.finditer(code))[:10]:
             if match.group(1):
                 shell(run, call, match.group(1).rstrip("}"))
@@ -548,7 +550,7 @@ _SPLITS = frozenset(("sp", "split", "sview", "so", "source"))
 
 
 _VIM_DELETES = Lazy(
-    r"\bcall\s+delete\s*\(|\(delete-(?:file|directory)\b|:?\s*Delete!|vim\.fn\.delete\b|os\.remove"
+    r"\bcall\s+delete\s*\(|\(delete-(?:file|directory)\b|Delete!|vim\.fn\.delete\b|os\.remove"
 )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import re
 from collections.abc import Callable, Sequence
 
 from . import _marks as marks
+from ._globs import MAX_PATTERN
 from ._lazy import Lazy
 from ._marks import SPLIT, UNKNOWN
 from ._state import State, Value
@@ -565,7 +565,7 @@ class Expander:
                 return UNKNOWN
             change = str.upper if op[0] == "^" else str.lower if op[0] == "," else str.swapcase
             return change(raw) if len(op) == 2 else change(raw[0]) + raw[1:]
-        if len(raw) > 200 or argument.count(marks.STAR) > 2:
+        if len(raw) > 200 or len(argument) > MAX_PATTERN or argument.count(marks.STAR) > 2:
             return UNKNOWN
         if op[0] in "#%":
             return _trim(raw, op, argument)
@@ -755,14 +755,9 @@ def matches(value: str, pattern: str) -> bool | None:
     """Say whether a text matches a pattern of ``case``; None where that is not known."""
     if marks.unknown(value) or marks.unknown(pattern):
         return None
-    if len(value) > 200 or pattern.count(marks.STAR) > 2:
+    if len(value) > 200 or len(pattern) > MAX_PATTERN or pattern.count(marks.STAR) > 2:
         return None
     try:
         return re.fullmatch(_translate(pattern), value, re.DOTALL) is not None
     except re.error:
         return None
-
-
-def fits(name: str, pattern: str) -> bool:
-    """Say whether a name matches a word with active globs."""
-    return fnmatch.fnmatchcase(name, marks.plain(pattern))

@@ -27,6 +27,7 @@ class Frame(NamedTuple):
     variables: Mapping[str, Value]
     cwd: str
     wide: bool = False
+    ends: bool = False  # it counts down to a condition
 
 
 def follow(run: Interpreter, name: str, bodies: tuple[Node, ...], call: Call) -> str:
@@ -64,14 +65,18 @@ def follow(run: Interpreter, name: str, bodies: tuple[Node, ...], call: Call) ->
 
 def _entered(run: Interpreter, name: str, body: Node, call: Call) -> Frame | None:
     """Return with what a function is followed; None where that was done, or is not to be done."""
+    from ._nodes import comes_to_an_end
+
     state = run.state
-    now = Frame(body, tuple(call.argv[1:]), dict(state.variables), state.cwd)
     mine = [frame for frame in run.frames if frame.body is body]
+    ends = bool(mine) and ((mine[-1].wide and mine[-1].ends) or comes_to_an_end(run, call, body))
+    now = Frame(body, tuple(call.argv[1:]), dict(state.variables), state.cwd, ends=ends)
     if not mine:
         return now
     if any(_covers(frame, now) for frame in mine):
         if run.parallel:
-            run.note("fork-bomb", f"the function {name} starts itself over and over", "block")
+            said = f"the function {name} starts itself over and over"
+            run.note("fork-bomb", said, "ask" if ends else "block")
         return None
     # A function that hands on fewer words than it was given comes to an end.
     if len(mine) < _EXACT or len(call.argv) < len(state.parameters or ()):
@@ -126,7 +131,7 @@ def _widened(frames: list[Frame], *, every: bool) -> Frame:
         if any(one != values[0] for one in values):
             variables[name] = marks.kinds(*map(_text, values))
     cwd = last.cwd if len({frame.cwd for frame in frames}) == 1 else UNKNOWN
-    return Frame(last.body, words, variables, cwd, wide=True)
+    return Frame(last.body, words, variables, cwd, wide=True, ends=last.ends)
 
 
 def _text(value: Value) -> str:

@@ -84,6 +84,8 @@ _PIPED = Lazy(
     r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']-\|[\"']\s*,\s*[\"']([^\"'\n]+)[\"']"
 )
 _CONNECTED = Lazy(r"\bopen[23]\s*\(?\s*(?:[^,\"'\n;]{1,80},\s*){2,3}" + STRING)
+# They say nothing, and each would be looked through from each of its ends.
+_BLANK_LINES = Lazy(r"\n\s*\n")
 _TEMPLATE = Lazy(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
 _TICKED = Lazy(r"\b(?:exec|execSync|spawn|spawnSync|execFileSync|execa\w*)\s*\(\s*`((?:[^`\\]|\\.){1,500})`")
 _COLON = Lazy(r"(?:^|\n)\s*:!\s*([^\n]+)")
@@ -154,7 +156,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if len(code) > 5 * MAX_CODE:
         run.note("code-unreadable", f"{language} code that is too long to be read")
         return UNKNOWN
-    code = marks.plain(code)
+    code = _BLANK_LINES.sub("\n", marks.plain(code))
     shown(run, call, code, language)
     code = _expanded(code)
     if language in ("Ruby", "Crystal") and "%" in code:

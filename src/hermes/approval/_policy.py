@@ -58,6 +58,7 @@ class Policy:
         disk: Callable[[str], str] | None,
         links: Mapping[str, str],
         carrying: frozenset[str],
+        system: frozenset[str],
     ) -> None:
         self.rules = rules
         self.user = user
@@ -88,11 +89,16 @@ class Policy:
         self._allowed = False
         self._kept: Callable[[str], bool] = bool
         self._carrying = carrying
+        self._system = system
 
     # What the interpreter calls
 
     def programs(self) -> frozenset[str]:
         return _known(self.rules)
+
+    def namesake(self, name: str, path: str) -> bool:
+        """Say whether a program only has the name of one of the system."""
+        return name in self._system and not paths.of_system(path)
 
     def secret(self, path: str) -> bool:
         found = self._classes(path)
@@ -144,6 +150,8 @@ class Policy:
             return
         if call.name == "":
             return
+        if call.namesake:
+            call = msgspec.structs.replace(call, name=call.argv[0])
         found = self.rules.find(call, shape)
         for rule in found:
             self._apply(rule, call)

@@ -25,7 +25,8 @@ from ._assign import assign as assigned
 from ._assign import attributes, settle
 from ._call import Call, Sink
 from ._environment import BUILDS
-from ._expand import Expander, fits, matches
+from ._expand import Expander, matches
+from ._globs import fits, fitting
 from ._lazy import Lazy
 from ._marks import BEFORE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._nodes import constant, joined, leaves, many, quoted, stays, written
@@ -696,6 +697,7 @@ class Interpreter:
                 return UNKNOWN
             name = named
         base = self.program(name)
+        call.namesake = "/" in name and self.sink.namesake(base, self.path(name, call.cwd))
         if self.growing and base in _MAKES:
             self.note("endless-output", f"{base} makes files without end")
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
@@ -714,7 +716,7 @@ class Interpreter:
                 self.handlers[base](self, call)  # what it starts
             if base not in _VIEWS or len(argv) == 1:
                 return ""
-        handler = self.handlers.get(base)
+        handler = None if call.namesake else self.handlers.get(base)
         if handler is None and _VERSIONED.fullmatch(base):
             handler = self.handlers.get(base.rstrip("0123456789.tm"))
         if handler is None:
@@ -767,9 +769,10 @@ class Interpreter:
         name = call.argv[0]
         base = name.rpartition("/")[2]
         if marks.globbed(name):
-            wanted = sorted(one for one in self.sink.programs() if fits(one, base))
+            if "/" in name and not paths.of_system(self.path(name, call.cwd)):
+                return nodes.local(self, call, base)
             self.note("computed-command", "the name of the command is a pattern")
-            for one in wanted[:40]:
+            for one in sorted(fitting(self.sink.programs(), base))[:40]:
                 self.call(msgspec.structs.replace(call, argv=[one, *call.argv[1:]]))
             return None
         if (

@@ -104,6 +104,7 @@ class Engine:
         self._allow_regenerable = allow_regenerable
         self._lately: dict[tuple[Request, int], tuple[Decision, SessionState | None]] = {}
         own = shipped()
+        self._system = own.system
         self._rules, self._trusted, self._read_only = shipped_rules()
         self._user = Rules(user_rules(rules, deny=deny, ask=ask, allow=allow))
         self._classes = Classes(own.paths)
@@ -245,6 +246,7 @@ class Engine:
             disk=disk,
             links=state.links,
             carrying=self._carrying,
+            system=self._system,
         )
 
     def _weight(self, finding: Finding) -> tuple[int, bool, int]:

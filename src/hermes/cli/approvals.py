@@ -49,6 +49,8 @@ def check(
     """
     if jsonl == (command is not None):
         raise typer.BadParameter("give either COMMAND or --jsonl", param_hint="COMMAND")
+    if jsonl and sys.stdin is None:
+        raise typer.BadParameter("standard input is closed; give it lines: < FILE", param_hint="--jsonl")
     judge = _judge()
     if jsonl:
         _stream(judge)
@@ -115,7 +117,7 @@ def _stream(judge: Judge) -> None:
         try:
             if not line.strip():
                 raise ValueError("the line is empty; expected an object with a 'command'")
-            asked = json.loads(line)
+            asked = json.loads(_text(line))
             if not isinstance(asked, dict) or not isinstance(asked.get("command"), str):
                 raise ValueError("expected an object with a 'command' that is text")
             if not isinstance(asked.get("cwd"), str | None):
@@ -133,6 +135,13 @@ def _stream(judge: Judge) -> None:
         data = json.dumps(found, ensure_ascii=True)
         sys.stdout.write(data + "\n")
         sys.stdout.flush()
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("the line is not UTF-8; expected an object with a 'command'") from None
 
 
 def _lines() -> Iterator[bytes]:
