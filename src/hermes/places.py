@@ -306,6 +306,8 @@ async def wake(record: SandboxRecord, config: Config, store: Store) -> bool:
     async with locked(store, record.backend, record.name):
         state = await place.find(record.locator)
         if state == "gone":
+            if lost := await place.lost():
+                raise _lost(record, lost, "")
             raise SandboxGone(
                 f"the {record.backend} sandbox '{record.name}' does not run any more",
                 reason="it has ended",
