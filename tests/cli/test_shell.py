@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -34,6 +35,11 @@ print("\\n<code %d %s>" % (code, "same" if flags() == before else "changed"), fl
 BASH = ("env", "PS1=:; ", "bash", "--norc")  # a shell's own prompt is taken from it by bash -c
 
 
+def _broken(text: str) -> re.Pattern[str]:
+    """*text* as a terminal of 80 columns shows it: where its lines break hangs on names and ports before it."""
+    return re.compile(re.sub(r"(?<=\w)\\ (?=\w)", r"\\s+", re.escape(text)))
+
+
 class Terminal:
     """A program on a terminal of 80 by 24 that we hold the other end of."""
 
@@ -53,16 +59,18 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def expect(self, text: str, seconds: float = 15.0) -> str:
-        """Read until *text* comes, and return what came before it."""
+        """Read until *text* comes, also broken into lines, and return what came before it."""
         if not self.shows(text, seconds):
             pytest.fail(f"{text!r} did not come; seen: {self.seen!r}")
-        before, _, self.seen = self.seen.partition(text)
+        found = _broken(text).search(self.seen)
+        assert found
+        before, self.seen = self.seen[: found.start()], self.seen[found.end() :]
         return before
 
     def shows(self, text: str, seconds: float) -> bool:
         """Read until *text* comes, and return whether it came in time and before the program's end."""
         end = time.monotonic() + seconds
-        while text not in self.seen:
+        while not _broken(text).search(self.seen):
             if not select.select([self.fd], [], [], max(0.0, end - time.monotonic()))[0]:
                 return False
             try:
