@@ -23,10 +23,11 @@ __h_dump() {
 __h_s='__h_stop="__h_late=\$__h_halt" __h_late=; \builtin eval "$__h_pre"; HERMES_TASK=@MARK@.$((__h_task + 1)); \builtin trap "\\builtin eval \"\$__h_stop\"" URG;'
 __h_s+=' \builtin trap -p >"$__h_d/state" || \builtin :; __h_dump "$@" >"$__h_d/state" || \builtin :;'
 __h_s+=' __h_stop=$__h_halt; \builtin eval "$__h_late"; __h_return "$__h_status"'
-__h_t='\builtin eval "$__h_pre"; HERMES_TASK=@MARK@.$((__h_task + 1)); __h_return "$__h_status"'
+__h_t='HERMES_TASK=@MARK@.$((__h_task + 1)); __h_return "$__h_status"'
 __h_r='__h_status=$?; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_d/ctl"'
 # On lines of their own: what follows the report is parsed after it.
-__h_r+=$' || \\builtin exit "$__h_status"\n\\exec </dev/null || \\builtin :\n'
+__h_r+=$' || \\builtin exit "$__h_status"\n'
+__h_x=$'\\exec </dev/null || \\builtin :\n'
 __h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >"$__h_d/ctl" || \builtin :;'
 __h_exit+=' \builtin eval "$__h_s" 2>/dev/null'
 __h_halt='__h_pre=$__h_rest __h_keep=:$BASHOPTS:$SHELLOPTS:; \builtin shopt -s extdebug; \builtin set -T;'
@@ -49,14 +50,15 @@ __h_dump() { set; export -p; printf '\1\n'; alias; printf '\1\n'; trap; printf '
 __h_s='HERMES_TASK=@MARK@.$((__h_task + 1)); __h_dump >"$__h_d/state" 2>/dev/null || \:; __h_return "$__h_status"'
 __h_r='__h_status=$?; __h_task=$((__h_task + 1));'
 __h_r="$__h_r"' \printf "R%s\0%s\0%s\0" "$__h_task" "$__h_status" "$PWD" >"$__h_d/ctl"'
-__h_r="$__h_r"' || \exit "$__h_status"; \exec </dev/null; '
+__h_r="$__h_r"' || \exit "$__h_status"; '
+__h_x='\exec </dev/null; '
 __h_exit='__h_status=$?; \printf "C%s\0" "$PWD" >"$__h_d/ctl" || \:; \eval "$__h_s"'
 trap '\eval "$__h_exit"' EXIT
 """
 
 # The line after a command: report, then what need not be waited for: take back an `exec <file`, and save.
 # The shell reads its lines byte by byte, hence the short names in those that come with each command.
-DONE = '\\eval "$__h_r$__h_s"\n'
+DONE = '\\eval "$__h_r$__h_x$__h_s"\n'
 # The same without the dump, after a command that can have changed nothing of it.
 DONE_PLAIN = '\\eval "$__h_r$__h_t"\n'
 # A function, so that no trap on DEBUG writes in between; gone afterwards, since each would be dumped.
