@@ -16,7 +16,7 @@ from hermes.cli._prompt import described, question
 
 __all__ = ["Asker", "Line", "Question"]
 
-PATIENCE = 600.0  # seconds; a client that never answers is a no
+PATIENCE = 300.0  # seconds; a client that never answers is a no
 WIDTH = 78
 MAX_REASON = 500
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -15,10 +16,11 @@ from hermes.errors import HermesError
 __all__ = ["serve_stdio"]
 
 LONGEST = 64 << 20  # bytes of one message
+LAST_WORDS = 2.0
 
 
 async def serve_stdio(
-    protocol: Server[None], incoming: AsyncIterator[bytes], send: Callable[[bytes], Awaitable[None]]
+    protocol: Server[Any], incoming: AsyncIterator[bytes], send: Callable[[bytes], Awaitable[None]]
 ) -> None:
     """Serve one client until it ends its side.
 
@@ -44,18 +46,25 @@ async def serve_stdio(
                 text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await send(text.encode() + b"\n")
 
-    async with asyncio.TaskGroup() as group:
-        reading, writing = group.create_task(read()), group.create_task(write())
-        await protocol.run(received, to_client, protocol.create_initialization_options())
-        reading.cancel()
-        await to_client.aclose()
-        await writing
+    serving = asyncio.create_task(protocol.run(received, to_client, protocol.create_initialization_options()))
+    reading, writing = asyncio.create_task(read()), asyncio.create_task(write())
+    tasks = (serving, reading, writing)
+    try:
+        await asyncio.wait({serving, writing}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():  # what it has said last is still to be sent
+            await asyncio.wait({writing}, timeout=LAST_WORDS)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     rest = bytearray()
     async for piece in pieces:
-        seen = len(rest)
         rest += piece
         if b"\n" not in piece:
             if len(rest) > LONGEST:
@@ -65,7 +74,6 @@ async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             continue
         *whole, left = bytes(rest).split(b"\n")
         rest = bytearray(left)
-        del seen
         for line in whole:
             if line.strip():
                 yield line

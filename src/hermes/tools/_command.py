@@ -23,6 +23,7 @@ __all__ = ["CommandReply", "ExecuteCode", "Terminal", "execute_code", "of_result
 
 ROWS, COLUMNS = 40, 120
 SOON = 0.25  # seconds in which a background command that fails at once is noticed
+NOTE = 512  # bytes for the line in the middle that says what is missing
 LONGEST_ARGUMENT = 100_000  # Linux takes 128 KiB for one
 
 Seconds = Annotated[float, Meta(gt=0, le=7 * 86400)]
@@ -96,7 +97,7 @@ async def terminal(use: Use, args: Terminal) -> Outcome:
             cwd=args.cwd,
             merge_stderr=True,
             on_output=use.on_output,
-            max_output=use.room,
+            max_output=use.room - NOTE,
         )
         return of_result(use, result, args.command, "terminal")
     job = await use.box.start(
@@ -148,7 +149,7 @@ async def execute_code(use: Use, args: ExecuteCode) -> Outcome:
         stdin=stdin,
         merge_stderr=True,
         on_output=use.on_output,
-        max_output=use.room,
+        max_output=use.room - NOTE,
     )
     return of_result(use, result, args.code if args.language == "bash" else "", args.language)
 
