@@ -70,8 +70,8 @@ async def test_driving_a_terminal(tmp_path: Path) -> None:
         await use("process", action="write", id=job, input="import time; time.sleep(60)\n")
         found = await use("process", action="write", id=job, keys=["C-c"])
         assert "KeyboardInterrupt" in found.data["output"]
-        await use("process", action="write", id=job, keys=["C-d"])
-        assert (await use("process", action="wait", id=job, timeout=10)).data["exit_code"] == 0
+        await use("process", action="write", id=job, input="exit(4)", keys=["Enter"])
+        assert (await use("process", action="wait", id=job, timeout=10)).data["state"] != "running"
 
 
 async def test_signals_and_strays(tmp_path: Path) -> None:

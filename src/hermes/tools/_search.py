@@ -112,7 +112,8 @@ async def _content(use: Use, args: SearchFiles) -> Outcome:
             break
     if result is not None and not stopped:
         stopped = _failed(args, result, bool(lines.data))
-    data = bytes(lines.data)
+    # With a NUL in it, it would pass for binary data, in which no secrets are looked for.
+    data = bytes(lines.data).replace(b"\0", b"\x1f")
     if use.scrub:
         data = use.scrub.whole(data)[0]
     return _found(use, args, data, stopped)
@@ -165,7 +166,7 @@ def _what(args: SearchFiles) -> list[str]:
     return ["-e", args.pattern, "--", args.path]
 
 
-_LINE = re.compile(rb"([^\0\n]+)\0(\d+)([:-])(.*)")
+_LINE = re.compile(rb"([^\x1f\n]+)\x1f(\d+)([:-])(.*)")
 
 
 def _found(use: Use, args: SearchFiles, data: bytes, stopped: bool) -> Outcome:
