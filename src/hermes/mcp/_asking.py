@@ -17,7 +17,7 @@ from hermes.cli._prompt import described, question
 __all__ = ["Asker", "Line", "Question"]
 
 PATIENCE = 300.0  # seconds; a client that never answers is a no
-WIDTH = 78
+WIDTH = 300  # clients wrap lines by themselves
 MAX_REASON = 500
 
 NO_WAY = (

@@ -103,7 +103,7 @@ class Resources:
 
             raise failed(error) from error
         end = min(offset + PIECE, size)
-        meta = {"hermes/bytes": size, "hermes/next": end if end < size else None}
+        meta = {"hermes/bytes": size} | ({"hermes/next": end} if end < size else {})
         if is_binary(data):
             blob = base64.b64encode(data).decode()
             mime = "application/octet-stream"
