@@ -170,3 +170,10 @@ def test_what_cannot_be_served(tmp_path: Path) -> None:
         busy = serve(TOKEN, "--port", port)
     assert busy.returncode == 125 and f"port {port}".encode() in busy.stderr
     assert b"Traceback" not in busy.stderr
+
+
+def test_without_the_extra_it_says_what_to_install(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['mcp_types'] = None; from hermes.cli import main; sys.exit(main(['mcp']))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 125 and "pip install 'hermes-places[mcp]'" in done.stderr
+    assert "Traceback" not in done.stderr

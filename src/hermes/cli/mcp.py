@@ -153,7 +153,7 @@ def _http(port: int) -> Serve:
     token = _token()
 
     async def serve(server: ToolServer, stoppable: Callable[[Callable[[], None]], None]) -> None:
-        from hermes.mcp import serve_http
+        from hermes.mcp._http import serve_http
 
         def ready(address: str, stop: Callable[[], None]) -> None:
             stoppable(stop)

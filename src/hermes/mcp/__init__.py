@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ._asking import Asker
-from ._http import serve_http
 from ._server import ToolServer
 from ._stdio import serve_stdio
 
-__all__ = ["Asker", "ToolServer", "serve_http", "serve_stdio"]
+__all__ = ["Asker", "ToolServer", "serve_stdio"]
