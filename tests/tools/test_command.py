@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import shutil
 from pathlib import Path
 
@@ -247,5 +248,23 @@ async def test_the_place_in_words(tmp_path: Path) -> None:
         text = place_text(use.box)
         for word in ("local", "no isolation", str(use.home), "180 s", "32768 bytes", "Approval: off"):
             assert word in text
-    async with hermes.Sandbox("local", approval="ask", config=None) as box:
+        assert "Network: that of the machine itself" in text
+        record = use.box._record
+        assert record is not None
+        record.settings = {"network": "on", "modal.allow_domains": ["a.example"]}
+        assert "on; only a.example can be reached" in place_text(use.box)
+        record.locator = {"network": "off"}
+        assert "nothing can be reached" in place_text(use.box)
+    async with hermes.Sandbox("local", workspace="private", approval="ask") as box:
         assert "a person is asked" in place_text(box)
+
+
+def test_schemas_say_what_every_client_understands() -> None:
+    for tool in TOOLS.values():
+        text = json.dumps(tool.input_schema)
+        assert "$ref" not in text and "anyOf" not in text and "null" not in text, tool.name
+        assert tool.input_schema["additionalProperties"] is False
+        for name, one in tool.input_schema["properties"].items():
+            assert "type" in one or "enum" in one, name
+            assert name in ("code", "content", "language", "target") or "description" in one, name
+        assert "$ref" not in json.dumps(tool.output_schema)

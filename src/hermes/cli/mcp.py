@@ -125,6 +125,9 @@ async def _serve(chosen: Chosen, serve: Serve, modules: Any, *, quiet: bool) -> 
 def _stdio() -> Serve:
     # Nothing but the protocol may reach the client: whoever else writes to stdout writes to stderr, and
     # nobody else reads what the client sends.
+    if os.isatty(0):
+        say("a client starts this and speaks to it on standard input; Ctrl-C ends it.")
+        say("What to tell which client is in docs/mcp.md; --http serves on a port.")
     source, wire = os.dup(0), os.dup(1)
     os.dup2(2, 1)
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes._json import plain
 
@@ -18,24 +18,24 @@ _ISOLATION = {
     "remote": "another machine, with the files and rights of the user there",
 }
 _NETWORK = {
-    None: "as the place has it",
     "on": "on",
     "off": "off: nothing can be reached",
     "internal": "internal only: nothing outside can be reached",
     "host": "that of the machine itself",
 }
 
+_LISTS = ("domains", "allow_domains", "allow_networks", "modal.allow_domains", "modal.allow_cidrs")
+
 
 def place_text(box: Sandbox) -> str:
     """Return what an open sandbox is: kind, directory, network, what is kept and asked, limits."""
-    place, facts = box._the_place(), box.describe()
-    spec, gate = place.spec, box._gate
+    facts, gate = box.describe(), box._gate
     host = f" ({box._options['host']})" if box._options.get("host") else ""
     lines = [
         f"Place: {box.backend}{host}, sandbox '{box.name}'; "
         f"{_ISOLATION.get(facts['isolation'], facts['isolation'])}.",
         f"Directory: sessions and relative paths begin in {plain(box.cwd)}.",
-        f"Network: {_NETWORK.get(spec.network, spec.network)}.",
+        f"Network: {_network(box)}.",
         f"Kept: {_kept(box)}",
     ]
     lines += [f"Attention: {why}." for why in facts["reaches_host"]]
@@ -54,6 +54,19 @@ def place_text(box: Sandbox) -> str:
     lines.append(f"Limits: a command without a timeout of its own has {limit}; "
                  f"a result has {max(4096, config.max_output)} bytes at the most.")  # fmt: skip
     return "\n".join(lines)
+
+
+def _network(box: Sandbox) -> str:
+    """Return what can be reached, as the place was really made: some have another default, or a list."""
+    record, wanted = box._record, box._the_place().spec.network
+    known: list[dict[str, Any]] = [record.locator, record.settings] if record is not None else []
+    made = next((one["network"] for one in known if isinstance(one.get("network"), str)), wanted)
+    if made is None:
+        outside = box.describe()["isolation"] in ("none", "remote") or box.backend == "singularity"
+        made = "host" if outside else "on"
+    listed = [name for one in known for key in _LISTS for name in one.get(key) or ()]
+    only = f"; only {', '.join(map(str, listed))} can be reached" if listed and made == "on" else ""
+    return _NETWORK.get(made, made) + only
 
 
 def _kept(box: Sandbox) -> str:

@@ -22,6 +22,7 @@ __all__ = ["Tool", "ToolError", "Use"]
 # What the model asked for was wrong, or not allowed: it may try something else. Everything else that hermes
 # raises means that the place does not work, which no further call mends.
 TO_BE_TOLD = (Refused, CommandError, FileError, JobError, UnsupportedError)
+CODES_TO_BE_TOLD = frozenset(("bad_request", "session_moved"))
 
 
 class ToolError(CommandError):
@@ -83,7 +84,7 @@ class Tool:
     @property
     def input_schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments."""
-        return _schema(self.arguments)
+        return _schema(self.arguments, optional=True)
 
     @property
     def output_schema(self) -> dict[str, Any]:
@@ -111,15 +112,18 @@ class Tool:
         except TO_BE_TOLD as error:
             return error_reply(self.reply, error)
         except HermesError as error:
-            if type(error) is HermesError and error.code == "bad_request":  # by the guest's account
+            if type(error) is HermesError and error.code in CODES_TO_BE_TOLD:
                 return error_reply(self.reply, error)
             raise
         text, too_long = cut(outcome.text, use.limit)
         return replace(outcome, text=text) if too_long else outcome
 
 
-def _schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the schema of a record without references, which not every client follows."""
+def _schema(kind: type[msgspec.Struct], *, optional: bool = False) -> dict[str, Any]:
+    """Return the schema of a record without references, which not every client follows.
+
+    :param optional: what may be null may be left out as well, so that null need not be offered
+    """
     (top,), parts = msgspec.json.schema_components((kind,), ref_template="{name}")
 
     def whole(value: Any) -> Any:
@@ -127,6 +131,10 @@ def _schema(kind: type[msgspec.Struct]) -> dict[str, Any]:
             return [whole(one) for one in value]
         if not isinstance(value, dict):
             return value
+        if optional and value.get("default", ...) is None:
+            [kept] = [one for one in value["anyOf"] if one != {"type": "null"}]
+            rest = {key: one for key, one in value.items() if key not in ("anyOf", "default")}
+            return {**whole(kept), **rest}
         if "$ref" in value:
             rest = {key: one for key, one in value.items() if key != "$ref"}
             return {**whole(parts[value["$ref"]]), **rest}
