@@ -5,6 +5,8 @@ from __future__ import annotations
 import grp
 import json
 import os
+import re
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -217,3 +219,13 @@ def test_a_state_store_that_is_damaged_inside_fails(cli: Cli) -> None:
     (state,) = [one for one in json.loads(found.stdout)["checks"] if one["name"] == "state"]
     assert state["level"] == "error"
     assert str(file) in state["message"]
+
+
+def test_missing_tokens_are_told_without_the_sdk(cli: Cli) -> None:
+    words = [sys.executable, "-X", "importtime", "-m", "hermes", "doctor", "--sandbox", "modal"]
+    without = {name: value for name, value in os.environ.items() if not name.startswith("MODAL_")}
+    env = {**without, "HERMES_HOME": str(cli.home), "MODAL_CONFIG_PATH": str(cli.home / "none")}
+    done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=cli.cwd, check=False)
+    assert "the tokens of Modal are missing: MODAL_TOKEN_ID and MODAL_TOKEN_SECRET" in done.stdout
+    assert "hermes.backends.modal" in done.stderr
+    assert not re.search(r"\| +modal(\.|$)", done.stderr, re.M)

@@ -113,8 +113,9 @@ async def test_suspend_and_resume_keep_the_files(place: str) -> None:
         await box.run("cd /tmp; echo a >/workspace/a; echo b >~/b; echo c >/tmp/c; echo d >$TMPDIR/d; x=5")
         await box.suspend()
         assert (await inspect(box))["State"]["Running"] is False
-        with pytest.raises(hermes.SandboxGone):
-            await box.run("true")
+        with pytest.raises(hermes.SandboxGone, match=r"resume\(\)"):
+            await box.files.read("/workspace/a")
+        assert (await inspect(box))["State"]["Running"] is False
         await box.resume()
         assert (await box.run("cat /workspace/a ~/b; pwd; echo $OURS$x")).text == "a\nb\n/workspace\n1\n"
         assert (await box.run("ls -A /tmp $TMPDIR /run/hermes")).text.split() == [

@@ -25,6 +25,7 @@ from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from . import _snapshots as snapshots
+from . import _tokens
 from ._channel import ModalChannel
 from ._prune import BORN, prune, tags
 
@@ -92,6 +93,7 @@ class ModalBackend(Backend):
 
     @classmethod
     async def check(cls, config: Config) -> None:
+        await asyncio.to_thread(_tokens.check)
         modal = await sdk()
         connection = await asyncio.to_thread(modal.connection, config.modal)
         try:

@@ -7,7 +7,6 @@ thread.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable
 from typing import Any, TypeVar, cast
 
@@ -30,8 +29,10 @@ from modal.exception import (
 from modal.stream_type import StreamType
 from modal_proto import api_pb2
 
-from hermes.config import Modal, dotenv
+from hermes.config import Modal
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
+
+from ._tokens import PAGE, complete, given
 
 __all__ = [
     "AWAY",
@@ -52,8 +53,6 @@ __all__ = [
 
 CONNECT_SECONDS = 20.0
 CALL_SECONDS = 30.0
-VARIABLES = ("MODAL_TOKEN_ID", "MODAL_TOKEN_SECRET")
-PAGE = "https://modal.com/settings/tokens"
 AWAY = "Is there a network, and is modal.server_url right? Modal's status page says whether it has trouble."
 
 image_delete = modal.experimental.image_delete
@@ -148,19 +147,11 @@ def connection(settings: Modal) -> Connection:
 
 
 def _token() -> tuple[str, str]:
-    kept = dotenv(VARIABLES)
-    values = [str(os.environ.get(name) or kept.get(name) or "") for name in VARIABLES]
+    values = given()
     if not any(values):
         # What `modal token new` wrote, in the user's home.
         values = [str(own_config.get(name) or "") for name in ("token_id", "token_secret")]
-    missing = [name for name, value in zip(VARIABLES, values, strict=True) if not value]
-    if missing:
-        raise BackendError(
-            f"the tokens of Modal are missing: {' and '.join(missing)}; nothing was started",
-            code="backend_unavailable",
-            hint=f"Make them at {PAGE}, then: hermes config set modal.token_id, and modal.token_secret",
-        )
-    return values[0], values[1]
+    return complete(values)
 
 
 async def call(work: Awaitable[T], doing: str, seconds: float = CALL_SECONDS) -> T:
