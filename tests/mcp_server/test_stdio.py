@@ -21,7 +21,7 @@ from cli._tool import running
 from hermes.tools import TOOLS
 from mcp_server._client import HERMES, MODES, Person, environment, over_stdio, text
 
-pytestmark = pytest.mark.parametrize("mode", MODES)
+both = pytest.mark.parametrize("mode", MODES)
 
 
 async def ended(mark: str) -> bool:
@@ -37,6 +37,7 @@ async def remove_all() -> None:
     await asyncio.to_thread(subprocess.run, rm, check=True, capture_output=True)
 
 
+@both
 async def test_every_tool(tmp_path: Path, mode: str) -> None:
     async with over_stdio(tmp_path / "work", "--rm", mode=mode) as client:
         assert client.instructions is not None and client.server_info is not None
@@ -73,6 +74,7 @@ async def test_every_tool(tmp_path: Path, mode: str) -> None:
     assert "Traceback" not in (tmp_path / "stderr").read_text()
 
 
+@both
 async def test_what_is_asked_is_shown_to_the_person(tmp_path: Path, mode: str) -> None:
     work = tmp_path / "work"
     person = Person({"answer": "once"}, {"answer": "once"})
@@ -102,6 +104,7 @@ NOES: list[tuple[Any, str]] = [
 ]
 
 
+@both
 async def test_everything_but_a_yes_is_a_no(tmp_path: Path, hermes_home: Path, mode: str) -> None:
     work = tmp_path / "work"
     person = Person(*(answer for answer, _ in NOES))
@@ -117,10 +120,10 @@ async def test_everything_but_a_yes_is_a_no(tmp_path: Path, hermes_home: Path, m
     assert [(one["answer"], one["how"]) for one in audit] == [("no", "mcp")] * len(NOES)
 
 
-async def test_a_yes_for_the_session_is_for_the_very_same(tmp_path: Path, mode: str) -> None:
+async def test_a_yes_for_the_session_is_for_the_very_same(tmp_path: Path) -> None:
     work = tmp_path / "work"
     person = Person({"answer": "session"}, {"answer": "deny"})
-    async with over_stdio(work, "--rm", mode=mode, elicitation_callback=person) as client:
+    async with over_stdio(work, "--rm", elicitation_callback=person) as client:
         for name, refused in (("old", False), ("old", False), ("other", True)):
             (work / name).mkdir()
             result = await client.call_tool("terminal", {"command": f"rm -rf {name}"})
@@ -128,6 +131,7 @@ async def test_a_yes_for_the_session_is_for_the_very_same(tmp_path: Path, mode: 
         assert len(person.asked) == 2
 
 
+@both
 async def test_a_client_that_cannot_ask_is_refused(tmp_path: Path, mode: str) -> None:
     work = tmp_path / "work"
     async with over_stdio(work, "--rm", mode=mode) as client:
@@ -139,6 +143,7 @@ async def test_a_client_that_cannot_ask_is_refused(tmp_path: Path, mode: str) ->
         assert "A block holds in every mode" in text(blocked)
 
 
+@both
 async def test_no_answer_in_time_is_a_no(tmp_path: Path, mode: str) -> None:
     work = tmp_path / "work"
     settings = ("--rm", "--set", "approvals.timeout=300ms")
@@ -155,6 +160,7 @@ async def test_no_answer_in_time_is_a_no(tmp_path: Path, mode: str) -> None:
         assert (work / "kept").exists()
 
 
+@both
 async def test_progress_is_the_output_as_it_comes(tmp_path: Path, mode: str) -> None:
     reports: list[tuple[float, str]] = []
 
@@ -170,6 +176,7 @@ async def test_progress_is_the_output_as_it_comes(tmp_path: Path, mode: str) -> 
         assert [one for one, _ in reports] == sorted({one for one, _ in reports})
 
 
+@both
 @pytest.mark.parametrize("more", [{}, {"pty": True}], ids=["run", "pty"])
 async def test_cancelling_a_call_kills_the_command(tmp_path: Path, mode: str, more: dict[str, bool]) -> None:
     mark = f"4713.{len(more)}"
@@ -185,8 +192,8 @@ async def test_cancelling_a_call_kills_the_command(tmp_path: Path, mode: str, mo
         assert again.structured_content["output"] == "on\n"
 
 
-async def test_long_outputs_and_logs_are_resources(tmp_path: Path, mode: str) -> None:
-    async with over_stdio(tmp_path / "work", "--rm", mode=mode) as client:
+async def test_long_outputs_and_logs_are_resources(tmp_path: Path) -> None:
+    async with over_stdio(tmp_path / "work", "--rm") as client:
         result = await client.call_tool("terminal", {"command": "seq 100000"})
         link: Any = result.content[1]
         assert link.type == "resource_link" and link.size == 588895
@@ -213,8 +220,8 @@ async def test_long_outputs_and_logs_are_resources(tmp_path: Path, mode: str) ->
                 await client.read_resource(bad)
 
 
-async def test_a_place_that_does_not_work_is_an_error_of_the_call(tmp_path: Path, mode: str) -> None:
-    async with over_stdio(tmp_path / "work", "--name", "agent", mode=mode) as client:
+async def test_a_place_that_does_not_work_is_an_error_of_the_call(tmp_path: Path) -> None:
+    async with over_stdio(tmp_path / "work", "--name", "agent") as client:
         box = hermes.Sandbox("local", name="agent")
         await box.open(create=False)
         os.kill(box._channel.guest["pid"], signal.SIGKILL)
@@ -225,8 +232,8 @@ async def test_a_place_that_does_not_work_is_an_error_of_the_call(tmp_path: Path
     await remove_all()
 
 
-async def test_calls_run_side_by_side(tmp_path: Path, mode: str) -> None:
-    async with over_stdio(tmp_path / "work", "--rm", mode=mode) as client:
+async def test_calls_run_side_by_side(tmp_path: Path) -> None:
+    async with over_stdio(tmp_path / "work", "--rm") as client:
         slow = asyncio.create_task(
             client.call_tool("terminal", {"command": "sleep 1; echo slow", "session": "a"})
         )
@@ -236,14 +243,14 @@ async def test_calls_run_side_by_side(tmp_path: Path, mode: str) -> None:
         assert (await slow).structured_content["output"] == "slow\n"
 
 
-async def test_a_named_sandbox_and_its_jobs_outlive_the_client(tmp_path: Path, mode: str) -> None:
+async def test_a_named_sandbox_and_its_jobs_outlive_the_client(tmp_path: Path) -> None:
     work = tmp_path / "work"
-    async with over_stdio(work, "--name", "agent", mode=mode) as client:
+    async with over_stdio(work, "--name", "agent") as client:
         started = await client.call_tool("terminal", {"command": "sleep 4713.6", "background": True})
         await client.call_tool("terminal", {"command": "x=kept"})
     assert running("4713.6")
     try:
-        async with over_stdio(work, "--name", "agent", mode=mode) as client:
+        async with over_stdio(work, "--name", "agent") as client:
             found = await client.call_tool("terminal", {"command": "echo $x"})
             assert found.structured_content["output"] == "kept\n"
             ended = await client.call_tool(
@@ -254,7 +261,7 @@ async def test_a_named_sandbox_and_its_jobs_outlive_the_client(tmp_path: Path, m
         await remove_all()
 
 
-async def test_only_the_protocol_reaches_stdout_and_sigterm_ends_it(tmp_path: Path, mode: str) -> None:
+async def test_only_the_protocol_reaches_stdout_and_sigterm_ends_it(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     process = await asyncio.create_subprocess_exec(
