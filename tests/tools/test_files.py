@@ -240,6 +240,12 @@ async def test_of_several_files_all_change_or_none(tmp_path: Path) -> None:
         good = "--- f\n+++ f\n@@ -1 +1 @@\n-a\n+b\n"
         found = await use("patch", diff=good + "--- g\n+++ g\n@@ -1 +1 @@\n-a\n+b\n")
         assert found.failed and (use.home / "f").read_text() == "a\n"
+        # What goes wrong while they are written is taken back.
+        made = "--- /dev/null\n+++ new\n@@ -0,0 +1 @@\n+x\n"
+        for last in ("--- /dev/null\n+++ /proc/x\n@@ -0,0 +1 @@\n+x\n", made.replace("new", "g/under")):
+            found = await use("patch", diff=good + made + last)
+            assert found.failed and "the other files are as they were" in found.text, found.text
+            assert (use.home / "f").read_text() == "a\n" and not (use.home / "new").exists()
         both = await use("patch", path="f", diff=good)
         assert both.data["error"]["code"] == "arguments_invalid"
 

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from hermes._json import plain
-from hermes.errors import FileError
+from hermes.errors import FileError, HermesError, Refused
+from hermes.files import Files
 
 from ._patch import Edit, edited, parsed, patched
 from ._result import Outcome, Reply, binary_note, cut, fenced, is_binary, shown
@@ -201,15 +202,36 @@ async def patch(use: Use, args: Patch) -> Outcome:
     elif args.path is not None:
         before = await _text(use, args.path)
         wanted.append((args.path, before, edited(before, args.edits, args.path), False))
-    done = []
-    for path, before, after, new in wanted:
-        data = after.encode("utf-8", "surrogateescape")
-        await use.box.files.write(path, data)
-        added, removed = _counted(before, after)
-        change: Literal["made", "edited"] = "made" if new else "edited"
-        done.append(Written(path=path, bytes=len(data), change=change, added=added, removed=removed))
+    done: list[Written] = []
+    try:
+        for path, before, after, new in wanted:
+            data = after.encode("utf-8", "surrogateescape")
+            await use.box.files.write(path, data)
+            added, removed = _counted(before, after)
+            change: Literal["made", "edited"] = "made" if new else "edited"
+            done.append(Written(path=path, bytes=len(data), change=change, added=added, removed=removed))
+    except (Refused, FileError) as error:
+        if done:
+            await _undo(use, wanted[: len(done)], error)
+        raise
     lines = [f"{shown(one.path)}: {one.change}, +{one.added} -{one.removed} lines" for one in done]
     return Outcome("\n".join(lines), PatchReply(files=done))
+
+
+async def _undo(use: Use, done: list[tuple[str, str, str, bool]], error: HermesError) -> None:
+    """Take back changes of files, and say so in the error that made it necessary."""
+    files = Files(use.box._channel)  # nobody is asked whether what was there may be there again
+    left = []
+    for path, before, _, new in done:
+        try:
+            if new:
+                await files.remove(path)
+            else:
+                await files.write(path, before.encode("utf-8", "surrogateescape"))
+        except FileError:
+            left.append(path)
+    told = f"{', '.join(map(shown, left))} stayed changed" if left else "the other files are as they were"
+    error.message = f"{error.message}; {told}"
 
 
 async def _text(use: Use, path: str) -> str:
