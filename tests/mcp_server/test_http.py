@@ -49,6 +49,10 @@ async def test_two_clients(tmp_path: Path, mode: str) -> None:
             assert not gone.is_error and not (server.work / "a").exists()
             assert kept.is_error and "mine" in text(kept) and (server.work / "b").exists()
             assert (len(yes.asked), len(no.asked)) == (1, 1)
+            # What one is granted for a session the other would have: it is not offered.
+            form = yes.asked[0]
+            assert form.requested_schema["properties"]["answer"]["enum"] == ["deny", "once", "always"]
+            assert "session:" not in form.message
             # They share the place.
             await first.call_tool("write_file", {"path": "c", "content": "shared"})
             assert (await second.call_tool("read_file", {"path": "c"})).structured_content[

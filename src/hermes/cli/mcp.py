@@ -75,7 +75,7 @@ def mcp(
         settings=settings,
         budget=budget,
     )
-    return run(_serve(chosen, serve, modules, quiet=quiet))
+    return run(_serve(chosen, serve, modules, shared=http, quiet=quiet))
 
 
 def _modules() -> Any:
@@ -100,12 +100,12 @@ def _modules() -> Any:
 Serve = Callable[["ToolServer", Callable[[Callable[[], None]], None]], Awaitable[None]]
 
 
-async def _serve(chosen: Chosen, serve: Serve, modules: Any, *, quiet: bool) -> int:
+async def _serve(chosen: Chosen, serve: Serve, modules: Any, *, shared: bool, quiet: bool) -> int:
     stops: list[Callable[[], None]] = []
 
     async def work() -> None:
         async with opened(chosen, quiet=quiet, on_approval=modules.Asker()) as box:
-            server = modules.ToolServer(box)
+            server = modules.ToolServer(box, shared=shared)
             try:
                 await serve(server, stops.append)
             finally:

@@ -55,10 +55,15 @@ class Question:
 
 
 class Line:
-    """One call's line to its client's user. ``open`` is whether the client can ask at all."""
+    """One call's line to its client's user.
 
-    def __init__(self, *, open: bool) -> None:
+    ``open`` is whether the client can ask at all; ``alone`` whether there is no other client, who would have
+    what this one's session is granted.
+    """
+
+    def __init__(self, *, open: bool, alone: bool) -> None:
         self.open = open
+        self.alone = alone
         self.questions: asyncio.Queue[Question] = asyncio.Queue()
         self.waits = False
 
@@ -92,9 +97,11 @@ class Asker:
         line = CURRENT.get()
         if line is None or not line.open:
             raise refusal(request, decision.reason, decision.rule, NO_WAY)
-        choices = ["deny", "once", *(["session", "always"] if decision.grantable else [])]
+        choices = ["deny", "once"]
+        if decision.grantable:
+            choices += ["session", "always"] if line.alone else ["always"]
         try:
-            answer = await line.ask(_message(request, decision), _schema(choices))
+            answer = await line.ask(_message(request, decision, choices), _schema(choices))
         except TimeoutError:
             answer = f"nobody answered within {PATIENCE:g} s"
         if isinstance(answer, Answer):
@@ -102,11 +109,13 @@ class Asker:
         raise refusal(request, f"{answer} ({decision.reason})", decision.rule)
 
 
-def _message(request: Request, decision: Decision) -> str:
+def _message(request: Request, decision: Decision, choices: list[str]) -> str:
     lines = question(request, decision, WIDTH)
     lines += ["", "deny is the default. once: now, and never again without asking."]
-    if decision.grantable:
-        lines += ["session: the very same is not asked again while this server runs.", "always stores this:"]
+    if "session" in choices:
+        lines.append("session: the very same is not asked again while this server runs.")
+    if "always" in choices:
+        lines.append("always stores this:")
         lines += [f"  {line}" for line in described(proposed(request, decision), WIDTH - 2)]
     return "\n".join(lines).strip("\n")
 

@@ -39,8 +39,13 @@ Context = ServerRequestContext[Any, Any]
 class ToolServer:
     """What clients of one sandbox are served with."""
 
-    def __init__(self, box: Sandbox) -> None:
+    def __init__(self, box: Sandbox, *, shared: bool = False) -> None:
+        """Serve nobody yet.
+
+        :param shared: there may be several clients
+        """
         self._box = box
+        self._shared = shared
         self._resources = Resources(box)
         self._waiting: OrderedDict[str, tuple[Call, Question]] = OrderedDict()
         self._calls: set[Call] = set()
@@ -76,7 +81,10 @@ class ToolServer:
             if tool is None:
                 known = ", ".join(TOOLS)
                 raise MCPError(types.INVALID_PARAMS, f"there is no tool '{params.name}'; there are: {known}")
-            line, live = Line(open=_can_ask(ctx)), bool(ctx.meta and "progress_token" in ctx.meta)
+            line, live = (
+                Line(open=_can_ask(ctx), alone=not self._shared),
+                bool(ctx.meta and "progress_token" in ctx.meta),
+            )
             call = Call(self._box, tool, params.arguments or {}, line=line, live=live)
             self._calls.add(call)
             call.task.add_done_callback(lambda _: self._calls.discard(call))
