@@ -16,8 +16,17 @@ from ._patch import Edit, edited, parsed, patched
 from ._result import Outcome, Reply, binary_note, cut, fenced, is_binary, shown
 from ._tool import ToolError, Use
 
-__all__ = ["Patch", "PatchReply", "ReadFile", "ReadReply", "WriteFile", "WriteReply"]
-__all__ += ["may_read", "patch", "read_file", "write_file"]
+__all__ = [
+    "Patch",
+    "PatchReply",
+    "ReadFile",
+    "ReadReply",
+    "WriteFile",
+    "WriteReply",
+    "patch",
+    "read_file",
+    "write_file",
+]
 
 PIECE = 1 << 20
 SCANNED = 64 << 20  # bytes that are looked through for a line

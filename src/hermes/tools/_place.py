@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from hermes._json import plain
 
+from ._result import LEAST
+
 if TYPE_CHECKING:
     from hermes.sandbox import Sandbox
 
@@ -52,7 +54,7 @@ def place_text(box: Sandbox) -> str:
     seconds = config.timeout if general is None else general
     limit = "none" if seconds is None else f"{seconds:g} s"
     lines.append(f"Limits: a command without a timeout of its own has {limit}; "
-                 f"a result has {max(4096, config.max_output)} bytes at the most.")  # fmt: skip
+                 f"a result has {max(LEAST, config.max_output)} bytes at the most.")  # fmt: skip
     return "\n".join(lines)
 
 
