@@ -26,7 +26,7 @@ class Tools:
     async def __call__(self, tool: str, **arguments: Any) -> Outcome:
         live = arguments.pop("_live", None)
         outcome = await TOOLS[tool].call(self.box, arguments, on_output=live)
-        limit = max(4096, self.box._config.tools.max_output)
+        limit = max(4096, self.box._config.tool_use.max_output)
         assert len(outcome.text.encode()) <= limit
         assert len(json.dumps(outcome.data, ensure_ascii=False).encode()) <= 2 * limit
         jsonschema.validate(outcome.data, TOOLS[tool].output_schema)

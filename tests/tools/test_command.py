@@ -48,7 +48,7 @@ async def test_sessions_and_directories(tmp_path: Path) -> None:
 
 
 async def test_a_long_output_is_head_and_tail_with_the_file_that_has_it_all(tmp_path: Path) -> None:
-    async with tools(tmp_path, {"tools.max_output": 8192}) as use:
+    async with tools(tmp_path, {"tool_use.max_output": 8192}) as use:
         found = await use("terminal", command="seq 100000")
         text = found.data["output"]
         assert text.startswith("1\n2\n") and text.endswith("\n99999\n100000\n")
@@ -61,7 +61,7 @@ async def test_a_long_output_is_head_and_tail_with_the_file_that_has_it_all(tmp_
 
 
 async def test_text_that_grows_when_it_is_decoded_stays_within_the_limit(tmp_path: Path) -> None:
-    async with tools(tmp_path, {"tools.max_output": 4096}) as use:
+    async with tools(tmp_path, {"tool_use.max_output": 4096}) as use:
         # A fifth and less of it is no UTF-8, and each such byte becomes three.
         found = await use("terminal", command=r"for i in $(seq 400); do printf 'abcdefghijkl\xff\n'; done")
         assert "\ufffd" in found.data["output"] and found.data["truncated"]
@@ -93,14 +93,14 @@ async def test_output_cannot_close_its_mark(tmp_path: Path) -> None:
 
 
 async def test_a_time_limit_ends_it(tmp_path: Path) -> None:
-    async with tools(tmp_path, {"tools.timeout": 0.3}) as use:
+    async with tools(tmp_path, {"tool_use.timeout": 0.3}) as use:
         for more in ({}, {"timeout": 0.2}, {"pty": True}):
             found = await use("terminal", command="echo begun; sleep 4711.1", **more)
             assert found.data["status"] == "timed_out" and found.data["exit_code"] == 124
             assert found.data["output"].strip() == "begun"
             assert found.text.startswith("timed out") and "background=true" in found.text
             assert not running("4711.1")
-    async with tools(tmp_path, {"tools.timeout": 0.1, "timeout": 5}) as use:
+    async with tools(tmp_path, {"tool_use.timeout": 0.1, "timeout": 5}) as use:
         assert (await use("terminal", command="sleep 0.3")).data["status"] == "ok"
 
 

@@ -32,7 +32,7 @@ async def test_reading_lines(tmp_path: Path) -> None:
 
 
 async def test_reading_what_is_large(tmp_path: Path) -> None:
-    async with tools(tmp_path, {"tools.max_output": 8192}) as use:
+    async with tools(tmp_path, {"tool_use.max_output": 8192}) as use:
         lines = [f"{n} {'x' * 50}" for n in range(1, 100_001)]
         (use.home / "big").write_text("\n".join(lines) + "\n")
         found = await use("read_file", path="big")
@@ -295,7 +295,7 @@ async def test_searching_content(tmp_path: Path, program: str) -> None:
 
 
 async def test_many_matches_are_bounded(tmp_path: Path) -> None:
-    async with tools(tmp_path, {"tools.max_output": 8192}) as use:
+    async with tools(tmp_path, {"tool_use.max_output": 8192}) as use:
         (use.home / "many").write_text("match\n" * 500_000)
         found = await use("search_files", pattern="match", limit=5)
         assert len(found.data["matches"]) == 5 and found.data["more"] and "and more" in found.text

@@ -36,7 +36,7 @@ async def test_list_output_wait_and_kill(tmp_path: Path) -> None:
 
 
 async def test_long_output_is_read_by_offset(tmp_path: Path) -> None:
-    async with tools(tmp_path, {"tools.max_output": 8192}) as use:
+    async with tools(tmp_path, {"tool_use.max_output": 8192}) as use:
         job = await started(use, "sleep 0.3; seq 20000")
         await use("process", action="wait", id=job, timeout=20)
         end = await use("process", action="output", id=job)
@@ -104,7 +104,7 @@ async def test_what_cannot_be(tmp_path: Path) -> None:
 
 
 async def test_a_long_list_is_bounded(tmp_path: Path) -> None:
-    async with tools(tmp_path, {"tools.max_output": 4096}) as use:
+    async with tools(tmp_path, {"tool_use.max_output": 4096}) as use:
         for number in range(12):
             await use.box.start(f"true {'x' * 400} {number}")
         found = await use("process", action="list")

@@ -31,7 +31,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     spill_quota: Size = 1 << 30
 
 
-class Tools(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ToolUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What models are handed by the tools.
 
     ``max_output``
@@ -441,7 +441,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timeout: Duration | None = None
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
     output: Output = msgspec.field(default_factory=Output)
-    tools: Tools = msgspec.field(default_factory=Tools)
+    tool_use: ToolUse = msgspec.field(default_factory=ToolUse)
     approvals: Approvals = msgspec.field(default_factory=Approvals)
     credentials: Credentials = msgspec.field(default_factory=Credentials)
     limits: Limits = msgspec.field(default_factory=Limits)

@@ -50,7 +50,7 @@ def place_text(box: Sandbox) -> str:
             "Approval: a person is asked about what cannot be undone or is not known. A refusal is final: "
             "take another way, or tell the user; do not try the same again."
         )
-    config, general = box._config.tools, box._timeout
+    config, general = box._config.tool_use, box._timeout
     seconds = config.timeout if general is None else general
     limit = "none" if seconds is None else f"{seconds:g} s"
     lines.append(f"Limits: a command without a timeout of its own has {limit}; "

@@ -41,7 +41,7 @@ class Use:
     @property
     def limit(self) -> int:
         """Bytes of the whole result."""
-        return max(LEAST, self.box._config.tools.max_output)
+        return max(LEAST, self.box._config.tool_use.max_output)
 
     @property
     def room(self) -> int:
@@ -53,7 +53,7 @@ class Use:
         if wanted is not None:
             return wanted
         general = self.box._timeout
-        return self.box._config.tools.timeout if general is None else general
+        return self.box._config.tool_use.timeout if general is None else general
 
     @property
     def scrub(self) -> Scrub | None:
