@@ -285,3 +285,32 @@ async def test_only_the_protocol_reaches_stdout_and_sigterm_ends_it(tmp_path: Pa
         rest, errors = await process.communicate()
     assert rest == b"" and process.returncode == 143
     assert b"local isolates nothing" in errors and b"Traceback" not in errors, errors
+
+
+async def test_a_client_that_goes_takes_its_commands_along(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *HERMES, "--name", "agent", cwd=tmp_path, env=environment(),
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    info = {"name": "t", "version": "1"}
+    hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+    call = {"name": "terminal", "arguments": {"command": "sleep 4713.7"}}
+    job = {"name": "terminal", "arguments": {"command": "sleep 4713.8", "background": True}}
+    for message in (
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": job},
+        {"id": 3, "method": "tools/call", "params": call},
+    ):
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+    async with asyncio.timeout(30):
+        while not (running("4713.7") and running("4713.8")):
+            await asyncio.sleep(0.02)
+        process.stdin.close()
+        _, errors = await process.communicate()
+    assert process.returncode == 0 and b"Traceback" not in errors, errors
+    assert await ended("4713.7")
+    assert running("4713.8")  # which was meant to go on
+    await remove_all()
+    assert await ended("4713.8")
