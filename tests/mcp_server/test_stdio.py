@@ -93,7 +93,7 @@ async def test_what_is_asked_is_shown_to_the_person(tmp_path: Path, mode: str) -
         assert schema["properties"]["answer"]["default"] == "deny" and schema["required"] == ["answer"]
 
 
-NOES: list[tuple[Any, str]] = [
+REFUSALS: list[tuple[Any, str]] = [
     (ElicitResult(action="decline"), "the answer was no"),
     (ElicitResult(action="cancel"), "dismissed"),
     ({"answer": "deny", "reason": "move it to trash"}, "the answer was no: move it to trash"),
@@ -107,17 +107,17 @@ NOES: list[tuple[Any, str]] = [
 @both
 async def test_everything_but_a_yes_is_a_no(tmp_path: Path, hermes_home: Path, mode: str) -> None:
     work = tmp_path / "work"
-    person = Person(*(answer for answer, _ in NOES))
+    person = Person(*(answer for answer, _ in REFUSALS))
     async with over_stdio(work, "--rm", mode=mode, elicitation_callback=person) as client:
         (work / "kept").mkdir()
-        for _, said in NOES:
+        for _, said in REFUSALS:
             result = await client.call_tool("terminal", {"command": "rm -rf kept"})
             assert result.is_error and result.structured_content["status"] == "refused"
             assert said in text(result) and "nothing was run" in text(result)
         assert (work / "kept").exists()
     lines = (hermes_home / "audit.jsonl").read_text().splitlines()
     audit = [json.loads(line) for line in lines]
-    assert [(one["answer"], one["how"]) for one in audit] == [("no", "mcp")] * len(NOES)
+    assert [(one["answer"], one["how"]) for one in audit] == [("no", "mcp")] * len(REFUSALS)
 
 
 async def test_a_yes_for_the_session_is_for_the_very_same(tmp_path: Path) -> None:

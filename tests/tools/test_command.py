@@ -173,7 +173,7 @@ async def test_wrong_arguments_are_named(tmp_path: Path) -> None:
             ({}, "command"),
             ({"command": ""}, "length"),
             ({"command": 5}, "str"),
-            ({"command": "x", "tiemout": 3}, "tiemout"),
+            ({"command": "x", "time_out": 3}, "time_out"),
             ({"command": "x", "timeout": -1}, "> 0"),
             ({"command": "x", "cwd": "/nowhere"}, "/nowhere"),
             ({"command": "a\0b"}, "NUL"),
