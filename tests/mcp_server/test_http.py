@@ -53,7 +53,9 @@ async def test_two_clients(tmp_path: Path, mode: str) -> None:
             form = yes.asked[0]
             assert form.requested_schema["properties"]["answer"]["enum"] == ["deny", "once", "always"]
             assert "session:" not in form.message
-            # They share the place.
+            # They share the place. A file may be larger than a message is as a rule.
+            big = await first.call_tool("write_file", {"path": "big", "content": "x" * 6_000_000})
+            assert big.structured_content["files"][0]["bytes"] == 6_000_000
             await first.call_tool("write_file", {"path": "c", "content": "shared"})
             assert (await second.call_tool("read_file", {"path": "c"})).structured_content[
                 "content"

@@ -182,6 +182,11 @@ async def test_diffs(tmp_path: Path) -> None:
             "--- f\n+++ f\n@@ -2 +2 @@\n-b\n\\ No newline at end of file\n+c\n\\ No newline at end of file\n"
         )
         assert await patched(use, "a\nb", diff=end) == "a\nc"
+        (use.home / "b").mkdir()
+        (use.home / "b/x").write_text("a\n")
+        await use("patch", diff="--- b/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+c\n")
+        await use("patch", diff="--- a/b/x\n+++ b/b/x\n@@ -1 +1 @@\n-c\n+d\n")
+        assert (use.home / "b/x").read_text() == "d\n"
         made = await use("patch", diff="--- /dev/null\n+++ b/sub/new\n@@ -0,0 +1,2 @@\n+x\n+y\n")
         assert (use.home / "sub/new").read_text() == "x\ny\n" and made.data["files"][0]["change"] == "made"
 

@@ -62,7 +62,10 @@ class Call:
             self._fresh.clear()
             waits = "waits for an answer" if self.line.waits else "runs"
             message = text or f"{self.tool.name} {waits} since {elapsed:.0f} s"
-            await ctx.session.report_progress(round(elapsed, 3), None, message)
+            try:
+                await ctx.session.report_progress(round(elapsed, 3), None, message)
+            except Exception:  # it is gone; whoever serves it finds that out
+                return
             await asyncio.sleep(PAUSE)
 
     async def end(self) -> None:

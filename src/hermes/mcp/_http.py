@@ -14,6 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hermes.errors import PortError
 
+from ._server import LONGEST
+
 __all__ = ["HOST", "PATH", "serve_http"]
 
 HOST = "127.0.0.1"
@@ -72,7 +74,10 @@ async def serve_http(
             code="port_in_use",
             hint="Choose another one with --port; 0 takes any that is free.",
         ) from error
-    app = Guard(protocol.streamable_http_app(streamable_http_path=PATH, host=HOST), token)
+    app = Guard(
+        protocol.streamable_http_app(streamable_http_path=PATH, host=HOST, max_request_body_size=LONGEST),
+        token,
+    )
     server = _Uvicorn(
         uvicorn.Config(
             app,

@@ -28,9 +28,10 @@ from ._asking import Line, Question
 from ._call import Call
 from ._resources import Resources
 
-__all__ = ["ToolServer"]
+__all__ = ["LONGEST", "ToolServer"]
 
 KEY = "approval"
+LONGEST = 64 << 20  # bytes of one message of a client
 MOST_WAITING = 100  # calls that wait for an answer at a time
 
 Context = ServerRequestContext[Any, Any]

@@ -13,9 +13,10 @@ from mcp.shared.message import SessionMessage
 
 from hermes.errors import HermesError
 
+from ._server import LONGEST
+
 __all__ = ["serve_stdio"]
 
-LONGEST = 64 << 20  # bytes of one message
 LAST_WORDS = 2.0
 
 

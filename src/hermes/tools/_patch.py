@@ -129,12 +129,8 @@ def parsed(diff: str) -> list[Part]:
                     f"the diff removes {shown(before)}, which is not done here; nothing was changed",
                     hint="Remove it in the terminal.",
                 )
-            git = before.startswith("a/") or after.startswith("b/")
-            path = (
-                after.removeprefix("b/")
-                if git and (before == "/dev/null" or before[2:] == after[2:])
-                else after
-            )
+            git = before.startswith("a/") and before[2:] == after[2:] or before == "/dev/null"
+            path = after.removeprefix("b/") if git else after
             if any(one.path == path for one in parts):
                 raise _DoesNotFit(f"the diff has {shown(path)} twice; nothing was changed")
             parts.append(Part(path, new=before == "/dev/null"))
