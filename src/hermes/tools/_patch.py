@@ -129,7 +129,7 @@ def parsed(diff: str) -> list[Part]:
                     f"the diff removes {shown(before)}, which is not done here; nothing was changed",
                     hint="Remove it in the terminal.",
                 )
-            git = before.startswith("a/") and before[2:] == after[2:] or before == "/dev/null"
+            git = (before.startswith("a/") and before[2:] == after[2:]) or before == "/dev/null"
             path = after.removeprefix("b/") if git else after
             if any(one.path == path for one in parts):
                 raise _DoesNotFit(f"the diff has {shown(path)} twice; nothing was changed")
