@@ -71,7 +71,7 @@ async def test_driving_a_terminal(tmp_path: Path) -> None:
         found = await use("process", action="write", id=job, keys=["C-c"])
         assert "KeyboardInterrupt" in found.data["output"]
         await use("process", action="write", id=job, input="exit(4)", keys=["Enter"])
-        assert (await use("process", action="wait", id=job, timeout=10)).data["state"] != "running"
+        assert (await use("process", action="wait", id=job, timeout=10)).data["exit_code"] == 4
 
 
 async def test_signals_and_strays(tmp_path: Path) -> None:
