@@ -73,7 +73,11 @@ def test_doctor_tells_a_home_that_cannot_be_written(cli: Cli, tmp_path: Path) ->
     "command",
     ["--version", "config path", "sandbox ls --json", "jobs --help"],
 )
-def test_where_the_output_goes(cli: Cli, command: str) -> None:
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+def test_where_the_output_goes(
+    cli: Cli, command: str, unbuffered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     full = cli.sh(f"$H {command} >/dev/full")
     assert full.returncode == 125
     assert full.stderr == b"hermes: error: the output could not be written: No space left on device\n"

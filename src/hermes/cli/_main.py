@@ -125,8 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         gone = isinstance(error.__context__, BrokenPipeError)
         code = 141 if gone else error.code if isinstance(error.code, int) else 0
     except OSError as error:
-        what = str(error.filename or "the output could not be written")
-        report(HermesError(f"{what}: {error.strerror or error}"), debug=settings.debug)
+        report(_unwritten(error), debug=settings.debug)
     except Exception as error:
         report(error, debug=settings.debug)
     code = _flush(code)
@@ -172,8 +171,17 @@ def _flush(code: int) -> int:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except OSError:
+        except OSError as error:
             # The interpreter would complain at its end as well.
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            code = code or 141
+            if isinstance(error, BrokenPipeError):
+                code = code or 141
+            elif not code:
+                code = FAILED
+                report(_unwritten(error), debug=False)
     return code
+
+
+def _unwritten(error: OSError) -> HermesError:
+    what = str(error.filename or "the output could not be written")
+    return HermesError(f"{what}: {error.strerror or error}")
