@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -312,3 +313,15 @@ async def test_missing_output_of_a_job_is_said_in_its_place() -> None:
 async def test_a_network_that_a_place_cannot_close_is_refused(network: str) -> None:
     with pytest.raises(hermes.UnsupportedError, match=f"network: {network}; nothing was started"):
         await hermes.Sandbox("local", network=network).open()
+
+
+@pytest.mark.parametrize(
+    "wish", [{"network": "off"}, {"network": "internal"}, {"limits": {"memory": 1 << 20}}, {"image": "x"}]
+)
+async def test_what_a_place_cannot_do_is_refused_also_where_it_runs_already(wish: dict[str, Any]) -> None:
+    async with hermes.Sandbox("local", name="there") as box:
+        assert (await box.run("true")).exit_code == 0
+        with pytest.raises(hermes.UnsupportedError, match="nothing was started"):
+            await hermes.Sandbox("local", name="there", **wish).open()
+        assert (await box.run("echo on")).text == "on\n"
+        await box.destroy()

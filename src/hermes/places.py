@@ -177,6 +177,7 @@ def _lost(record: SandboxRecord, lost: str, why: str) -> SandboxGone:
 
 def _differences(wanted: Wanted, record: SandboxRecord, config: Config) -> list[str]:
     place = backends.load(wanted.backend)(_spec(wanted, record.id), config)
+    place.check_spec()  # what it could never do is no difference, and is not left out in silence
     # As a record gives them back: without the difference of lists and tuples.
     now = msgspec.json.decode(msgspec.json.encode(_settings(place)))
     return [

@@ -77,6 +77,48 @@ def test_long_lines_are_answered_in_bounded_time(name: str) -> None:
     assert dangerous.action != "allow"
 
 
+# Repeated, in place of {} in each of these.
+SIGNS = """
+[ ] [] [! [^ [a [a- [0] [[:alpha:]] * ** ? a* *a */ **/ { } {a, {a,b} {1..2} ( ) @( ?( !( +( ~ ~/
+$ $a ${a} ${ $( $' ` \\ ' " = a= a[0]= - -- -a / ./ ../ . , : @ # % %s ! ^ | && & ; < > << 0 a A
+s/a/ :// a. \\x41 \u00e9 \u200b
+"""
+SHORT = [*SIGNS.split(), "\t", "\n", " \n", "a ", "a\n"]
+FRAMES = {
+    "alone": "{}",
+    "word": "ls {}",
+    "target": "ls > {}",
+    "text for a shell": "sh <<'EOF'\n{}\nEOF",
+    "expanded text for a shell": "sh <<EOF\n{}\nEOF",
+    "single quotes": "sh -c '{}'",
+    "double quotes": 'sh -c "{}"',
+    "path": "rm -rf /{}/x",
+    "pattern": "a=bc; case $a in {}) ls;; esac; echo ${a##{}}",
+    "code": "perl -e '{}'",
+    "sed": "sed -e '{}' x",
+}
+
+
+def _spent(text: str) -> float:
+    begun = time.thread_time()
+    decision = judge(text)
+    spent = time.thread_time() - begun
+    assert decision.rule != "judge-failed", text[:40]
+    return spent
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_time_grows_with_the_length_alone(frame: str) -> None:
+    """Eight times as long may take 24 times as long, and what is done within 20 ms says nothing."""
+    slow = []
+    for short in SHORT:
+        few, many = (FRAMES[frame].replace("{}", short * (size // len(short))) for size in (8_000, 64_000))
+        spent = _spent(many)
+        if spent > 0.02 * 24 and spent > 24 * max(_spent(few), 0.02):
+            slow.append(short)
+    assert not slow
+
+
 @pytest.mark.parametrize("count", [10, 500, 2000])
 def test_what_is_at_the_end_of_a_long_line_counts(count: int) -> None:
     assert judge("ls; " * count).action == "allow"

@@ -171,7 +171,8 @@ def test_a_failure_of_the_judge_is_asked(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    "sign", ["\x00", "\x1b[2K", "\r", "\x0b", "\u200b", "\u202e", "\u00a0", "\ufeff", "\U0010ff00", "\x7f"]
+    "sign",
+    ["\x00", "\x1b[2K", "\r", "\x0b", "\u200b", "\u202e", "\u00a0", "\ufeff", "\U0010ff00", "\x7f", "\ud800"],
 )
 def test_characters_that_deceive_are_asked(sign: str) -> None:
     assert judge(f"ls {sign}x").action == "ask"

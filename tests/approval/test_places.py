@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 import hermes
+from approval._engine import ENGINE
 from approval._judge import Small
 from hermes.approval import Answer, Decision, Request
 from hermes.backends.local import LocalBackend
@@ -210,6 +211,26 @@ async def test_a_question_that_is_cancelled_frees_the_session(tmp_path: Path) ->
             await waiting
         async with asyncio.timeout(5):
             assert (await box.run("echo fine")).text == "fine\n"
+
+
+async def test_a_session_that_is_looked_at_anew_keeps_its_grants(tmp_path: Path) -> None:
+    """What the shell says of itself is what its commands were followed to."""
+    person = Person(Answer.SESSION)
+    async with opened(tmp_path, judge=ENGINE, on_approval=person) as box:
+        await box.run("export MODE=1; count=2")
+        for between in (
+            "true",
+            "false",
+            "cd /; cd - > /dev/null; false",
+            "echo x | cat; (exit 3)",
+            "ls | grep nothing",
+        ):
+            await box.run("rm -rf build")
+            await box.run(between)
+        assert len(person.asked) == 1, person.asked
+        await box.run("export MODE=2")
+        await box.run("rm -rf build")
+        assert len(person.asked) == 2
 
 
 async def test_a_session_grant_is_of_one_session(tmp_path: Path) -> None:

@@ -173,9 +173,18 @@ def test_check_answers_line_by_line(tool: Tool) -> None:
     assert answers[2]["decision"] == "block"
     assert [list(one) for one in answers[3:12]] == [["error"]] * 9
     assert {one["error"]["code"] for one in answers[3:12]} == {"bad_line"}
+    assert answers[11]["error"]["message"] == "the line is not UTF-8; expected an object with a 'command'"
     assert answers[12]["decision"] in ("allow", "ask")
     assert answers[13]["decision"] == "ask"
     assert answers[14] == answers[0]
+
+
+def test_check_says_that_its_input_is_closed(tool: Tool) -> None:
+    closed = ["sh", "-c", 'exec "$@" <&-', "sh", *HERMES, "approvals", "check", "--jsonl"]
+    done = subprocess.run(closed, cwd=tool.cwd, env=tool.env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 125
+    assert "standard input is closed" in done.stderr
+    assert "AttributeError" not in done.stderr
 
 
 # --- the person at the terminal

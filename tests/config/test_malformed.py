@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes._lock import Lock
-from hermes.config import _file, load
+from hermes.config import _env, _file, _secrets, load
 from hermes.config._source import MAX_BYTES
 from hermes.errors import ConfigError, HermesError
 
@@ -198,3 +198,11 @@ def test_by_hand_counts_too(file: Path) -> None:
     file.write_text("timeout: [\n")
     _file.restore()
     assert file.read_text() == "timeout: 7 # by hand\n"
+
+
+def test_a_fifo_for_secrets_is_no_file(hermes_home: Path) -> None:
+    hermes_home.mkdir(mode=0o700, exist_ok=True)
+    os.mkfifo(hermes_home / ".env", 0o600)
+    for read in (lambda: _env.dotenv(["A_TOKEN"]), _secrets.names, lambda: _secrets.write("A_TOKEN", "x")):
+        with pytest.raises(ConfigError, match="is not a file"):
+            read()

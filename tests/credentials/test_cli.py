@@ -139,3 +139,13 @@ def test_nothing_comes_back_by_itself(cli: Cli, own: Path) -> None:
     cli("exec", "echo changed >$HERMES_CREDENTIALS/token.json")
     cli("exec", "true")
     assert "first-s3cr3t" in (own / "credentials" / "token.json").read_text()
+
+
+@pytest.mark.parametrize("way", [["logs"], ["logs", "--follow"], ["attach"]])
+def test_what_a_job_has_written_is_redacted_where_no_person_looks(cli: Cli, way: list[str]) -> None:
+    line = f'printf "one $%s two\\n" ; echo "$%s" >&2; printf "%%s" "${TOKEN}"' % (TOKEN, TOKEN)
+    job = cli.out("jobs", "start", line).strip()
+    cli("jobs", "attach", job)  # to its end
+    done = cli("jobs", *way, job)
+    assert VALUE.encode() not in done.stdout + done.stderr
+    assert done.stdout == b"one [redacted] two\n[redacted]\n[redacted]"

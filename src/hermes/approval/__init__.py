@@ -61,7 +61,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     ``host`` tells places of one backend apart where they differ: another machine, a container's name.
     ``home``, ``workspace`` and ``agent_home`` are paths inside the place: the user's home, the workspace,
     and hermes's own directory. ``stdin`` is what the command will read, ``…`` when that is not known yet, and
-    None for nothing; ``reader`` the command line of the program that is to read an ``input``.
+    None for nothing; ``reader`` the command line of the program that is to read an ``input``. ``env`` is the
+    variables that are set for it alone.
     """
 
     kind: Kind
@@ -75,18 +76,34 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     agent_home: str | None = None
     stdin: str | None = None
     reader: str | None = None
+    env: tuple[tuple[str, str], ...] = ()
 
 
 class Program(msgspec.Struct, frozen=True):
-    """One program that would run, with its arguments as it would get them; unknown ones hold ``…``."""
+    """One program that would run, with its arguments as it would get them; unknown ones hold ``…``.
+
+    ``text`` is how a shell is told it where quoting its arguments would say something else: patterns.
+    ``asked``: something is said of it; ``seems``: the line would run it if it were as it looks.
+    """
 
     argv: tuple[str, ...]
     cwd: str | None = None
+    text: str = ""
+    asked: bool = False
+    seems: bool = False
 
     @property
     def known(self) -> bool:
         """Whether every word of it is known."""
         return not any(UNKNOWN in word for word in self.argv) and UNKNOWN not in (self.cwd or "")
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why a request is asked about, or blocked: in words, by which rule, and for which part of its text."""
+
+    reason: str
+    rule: str
+    span: tuple[int, int]
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +112,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     ``programs`` is what would run, ``span`` the part of the request's text (in characters) that decided.
     ``read_only``: everything in it is known to change nothing. ``key`` describes exactly what would run, and
     where: what a grant is bound to; empty when there is no such description. ``after`` is the state of the
-    session once it has run. ``comment`` is a second opinion, for the person who is asked.
+    session once it has run. ``comment`` is a second opinion, for the person who is asked. ``also`` has what
+    else is to be said of it, the worst first.
     """
 
     action: Action
@@ -108,6 +126,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     key: str = ""
     after: Any = None
     comment: str = ""
+    also: tuple[Reason, ...] = ()
 
     @property
     def grantable(self) -> bool:
@@ -231,6 +250,8 @@ def decide(judge: Judge, request: Request, state: SessionState | None = None) ->
         decision = judge.judge(request, state)
         if request.stdin is not None and decision.action == "allow" and _reads_code(decision):
             decision = _on_input(judge, request, decision)
+        elif request.stdin is not None and _reads_code(decision):
+            decision = msgspec.structs.replace(decision, key="")  # what it would run is not in the key
     except Exception as error:
         raise refusal(request, f"the judge '{judge.name}' failed: {error!r}") from error
     if decision.action not in ("allow", "ask", "block"):
@@ -278,7 +299,8 @@ def _on_input(judge: Judge, request: Request, decision: Decision) -> Decision:
     if inner.action == "allow":
         return msgspec.structs.replace(decision, read_only=decision.read_only and inner.read_only)
     reason = f"in what it reads: {inner.reason}"
-    return msgspec.structs.replace(inner, reason=reason, span=None, key="", after=decision.after)
+    also = tuple(msgspec.structs.replace(one, span=(0, 0)) for one in inner.also)  # not of this text
+    return msgspec.structs.replace(inner, reason=reason, span=None, also=also, key="", after=decision.after)
 
 
 async def check(

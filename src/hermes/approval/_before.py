@@ -112,5 +112,7 @@ def _judge(run: Interpreter, path: str, piece: str) -> None:
 
         text(run, call, piece, _LANGUAGES[ending])
     else:
+        if ending == ".mk" or name.lower() in ("makefile", "gnumakefile"):
+            piece = piece.replace("$$", "$")
         for one in [piece.lstrip("@-"), *_VALUE.findall(piece)]:
             run.subshell(partial(run.quietly, one), captured=True)

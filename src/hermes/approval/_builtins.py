@@ -174,10 +174,16 @@ def declare(run: Interpreter, call: Call) -> str:
                 value if value.isidentifier() or not equals else "RANDOM"
             )
             continue
+        arrays = "a" in flags or "A" in flags
         if not equals:
+            if arrays and plain.group() == name:
+                run.state.variables.setdefault(name, [])
             continue
-        if ("a" in flags or "A" in flags) and value.startswith("("):
-            run.state.variables[plain.group()] = [SPLIT]
+        if value.startswith("(") and (arrays or isinstance(run.state.variables.get(plain.group()), list)):
+            # Also one that was quoted is read, and what stands in it expanded, once more.
+            run.script(f"{plain.group()}={marks.plain(value)}")
+            if marks.unknown(value):
+                run.state.variables[plain.group()] = [SPLIT]
             continue
         run.state.variables[plain.group()] = value
         value = settled(run, plain.group(), value)
@@ -299,6 +305,8 @@ def set_(run: Interpreter, call: Call) -> str:
         if word == "--":
             run.state.parameters = ("bash", *words[index + 1 :])
             return ""
+        if re.fullmatch(r"[-+][a-zA-Z]*k[a-zA-Z]*", word):
+            (run.state.options.add if word[0] == "-" else run.state.options.discard)("keyword")
         if word in ("-o", "+o"):
             if index + 1 < len(words):
                 (run.state.options.add if word == "-o" else run.state.options.discard)(words[index + 1])

@@ -23,6 +23,7 @@ class Call(msgspec.Struct):
     root: bool = False
     captured: bool = False  # its output is read by another command, a variable or a file
     to: str = ""  # the file that its output goes to
+    namesake: bool = False  # it only has the name of a program of the system
     name: str = ""  # the program's name without its directory, with copies and links followed
 
 
@@ -33,7 +34,11 @@ class Sink(Protocol):
 
     def redirect(self, op: str, path: str, content: str, call: Call) -> None: ...
 
+    def given(self, text: str) -> None: ...
+
     def note(self, rule: str, reason: str, span: Span, action: str = "ask") -> None: ...
+
+    def namesake(self, name: str, path: str) -> bool: ...
 
     def secret(self, path: str) -> bool: ...
 

@@ -685,7 +685,7 @@ def other(run: Interpreter, call: Call) -> str:
 
 # Known for other things, these run what they are given, too.
 _RUNNERS = marks.names(
-    "tsc-watch air consul etcdctl pm2 nx forever supervisorctl fab cap invoke bpftrace lf ranger vifm"
+    "just tsc-watch air consul etcdctl pm2 nx forever supervisorctl fab cap invoke bpftrace lf ranger vifm"
 )
 
 SHELLS = marks.names(

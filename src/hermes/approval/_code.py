@@ -109,6 +109,7 @@ _SED_W = Lazy(r"(?:^|[;{}\n]|\d|\$|/|/[gpiIm]*)\s*[wW]\s+(\S+)")
 _SED_R = Lazy(r"(?:^|[;{}\n]|\d|\$|/)\s*[rR]\s+(\S+)")
 
 
+_INDENTED = Lazy(r"\n\s+")  # and blank lines: each would be looked through from each of its ends
 _IN_PLACE = Lazy(r"-[a-zA-Z0-9]*i|--in-place")
 
 
@@ -133,6 +134,7 @@ def sed(run: Interpreter, call: Call) -> str:
         if len(code) > MAX_CODE:
             run.note("code-unreadable", "code for sed that is too long to be read")
             continue
+        code = _INDENTED.sub("\n", code)
         for match in list(_SED_E.finditer(code))[:10]:
             if match.group(1):
                 shell(run, call, match.group(1).rstrip("}"))
@@ -242,6 +244,9 @@ _COMMAND_NAMES = Lazy(
 )
 
 
+_ASSIGNS = Lazy(
+    r"\s*(?:#|$|\.?[\w.-]+\s*[:?+!]*=|-?include\b|ifn?eq|ifn?def|else|endif|define|endef|export\b|\W*$)"
+)
 _MAKEFILE = Lazy(r"-[a-zA-Z]*f|--file|--makefile")
 
 
@@ -249,6 +254,7 @@ def make(run: Interpreter, call: Call) -> str:
     """make: a makefile that is given or written in the session, and assignments that run commands."""
     words = call.argv[1:]
     code = ""
+    added = False
     for index, word in enumerate(words):
         match = re.fullmatch(r"-f(.+)|--(?:file|makefile)=(.+)", word)
         if match or (_MAKEFILE.fullmatch(word) and index + 1 < len(words)):
@@ -256,7 +262,9 @@ def make(run: Interpreter, call: Call) -> str:
             if name in ("-", "/dev/stdin"):
                 code += call.stdin or ""
             else:
-                code += written(run, run.path(name, call.cwd)) or ""
+                path = run.path(name, call.cwd)
+                added = added or marks.BEFORE in run.state.files.get(path, "")
+                code += written(run, path) or ""
         elif re.match(r"[A-Z_]+=.*\$\(shell", word):
             found = re.search(r"\$\(shell\s+(.+)\)", word)
             if found:
@@ -273,6 +281,7 @@ def make(run: Interpreter, call: Call) -> str:
         for name in ("Makefile", "makefile", "GNUmakefile"):
             path = run.path(name, call.cwd)
             if path in run.state.files and "-n" not in words:
+                added = added or marks.BEFORE in run.state.files[path]
                 code += written(run, path) or ""
     _, plain = options_of([one for one in words if "=" not in one], _MAKE)
     goals = [one for one in plain if re.fullmatch(r"[\w.-]+", one) and not one.startswith("-")]
@@ -284,7 +293,8 @@ def make(run: Interpreter, call: Call) -> str:
             _, semicolon, recipe = line.partition(";")
             if semicolon and wanted:
                 shell(run, call, recipe.strip().lstrip("@-+").replace("$$", "$"))
-        elif line.startswith("\t") and wanted:
+        elif (line.startswith("\t") and wanted) or (added and not _ASSIGNS.match(line)):
+            # In what was changed it is not known under which goal a line stands.
             shell(run, call, line.strip().lstrip("@-+").replace("$$", "$"))
         for found in re.findall(r"\$\(shell\s+([^)]*)\)|!=\s*(.+)", line):
             shell(run, call, found[0] or found[1])
@@ -540,7 +550,7 @@ _SPLITS = frozenset(("sp", "split", "sview", "so", "source"))
 
 
 _VIM_DELETES = Lazy(
-    r"\bcall\s+delete\s*\(|\(delete-(?:file|directory)\b|:?\s*Delete!|vim\.fn\.delete\b|os\.remove"
+    r"\bcall\s+delete\s*\(|\(delete-(?:file|directory)\b|Delete!|vim\.fn\.delete\b|os\.remove"
 )
 
 

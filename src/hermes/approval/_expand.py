@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 import re
 from collections.abc import Callable, Sequence
 
 from . import _marks as marks
+from ._globs import MAX_PATTERN
 from ._lazy import Lazy
 from ._marks import SPLIT, UNKNOWN
 from ._state import State, Value
@@ -24,6 +24,8 @@ _SECRET_NAME = Lazy(
 _SUM = Lazy(r"\s*-?\d+(?:\s*[-+*]\s*\d+)*\s*")
 _NAMES = Lazy(r"[A-Za-z_]\w*")
 _GLOB_SIGNS = Lazy(r"[*?\[]")
+_ALONE = Lazy(r"@\(([\w.-]+)\)")
+_EXTENDED = Lazy(r"[?*+@!]\([^()]*\)?[^()]*\)?")
 _RANGE = Lazy(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.(-?\d+))?")
 _HOLE = 0x10FE00
 
@@ -46,12 +48,14 @@ class Expander:
         run: Callable[[Seq, State, str | None], str],
         note: Callable[[str, str], None],
         evaluate: Callable[[str], None],
+        given: Callable[[str, str], None],
     ) -> None:
         self.state = state
         self.home = home
         self._run = run
         self._note = note
         self._evaluate = evaluate
+        self._given = given
 
     def fields(self, words: Sequence[Word]) -> list[str]:
         """Return the fields that words become."""
@@ -105,7 +109,10 @@ class Expander:
         out: list[str] = []
         for part in word.parts:
             if isinstance(part, Lit):
-                out.append(part.text if part.quoted else marks.active(part.text))
+                if not part.quoted and _EXTENDED.match(part.text):
+                    out.append(self._extended(part.text, UNKNOWN))
+                else:
+                    out.append(part.text if part.quoted else marks.active(part.text))
             else:
                 value = self._value(part)
                 text = value if isinstance(value, str) else " ".join(value)
@@ -127,7 +134,10 @@ class Expander:
                         text = self._tilde(text)
                     elif "~" in text and "=" in text:
                         text = re.sub(r"(?<==)~(?=/|$)", self.home.replace("\\", r"\\"), text)
-                    if _GLOB_SIGNS.search(text):
+                    if _EXTENDED.match(text):
+                        # All but a few names is as good as all; of the rest it is not known.
+                        text = self._extended(text, marks.STAR + ("" if text[0] == "!" else UNKNOWN))
+                    elif _GLOB_SIGNS.search(text):
                         text = marks.active(text)
                 current += text
                 open_field = open_field or part.quoted or bool(text)
@@ -158,6 +168,8 @@ class Expander:
                     if index:
                         done.append(current)
                         current = ""
+                    if "extglob" in self.state.options and _EXTENDED.search(piece):
+                        piece = _EXTENDED.sub("*" + UNKNOWN, _ALONE.sub(r"\1", piece))
                     current += marks.unquoted(piece)
                     open_field = True
                 if after and open_field and pieces:
@@ -168,6 +180,13 @@ class Expander:
         if len(done) > MAX_FIELDS:
             raise Unparsable("a word expands to too many words")
         return [_bounded(one) for one in done]
+
+    def _extended(self, text: str, mark: str) -> str:
+        """Return what stands for an extended pattern, ``+(a|b)``, of which no more is known."""
+        if "$(" in text or "`" in text:
+            self._evaluate(text)
+        alone = _ALONE.fullmatch(text)
+        return alone.group(1) if alone else mark
 
     def _separators(self) -> Callable[[str], tuple[list[str], bool, bool]]:
         value = self.state.variables.get("IFS", " \t\n")
@@ -438,7 +457,7 @@ class Expander:
             return self._default(part, raw, op, colon, word)
         if isinstance(raw, list):
             if op == ":":
-                return self._slice_list(raw, self.text(word))
+                return self._slice_list(part, raw, self.text(word))
             argument = self.pattern(word) if word is not None else ""
             return [self._edit(one, op, argument) for one in raw]
         if op == ":":
@@ -460,7 +479,7 @@ class Expander:
             return "" if raw is None else raw
         value = self._inner(word, part)
         if kind == "=" and re.fullmatch(r"[A-Za-z_]\w*", part.name):
-            self.state.variables[part.name] = value if isinstance(value, str) else " ".join(value)
+            self._given(part.name, value if isinstance(value, str) else " ".join(value))
         if unset and isinstance(raw, str) and marks.KEY in raw:
             return (value if isinstance(value, str) else " ".join(value)) + marks.KEY
         return value
@@ -471,18 +490,37 @@ class Expander:
         found = self.word(word) if word.parts else [word.simple or ""]
         return found[0] if len(found) == 1 else found
 
-    def _slice_list(self, raw: list[str], text: str) -> list[str]:
+    def _slice_list(self, part: Var, raw: list[str], text: str) -> list[str]:
         self.check_arithmetic(text)
-        numbers = [one.strip() for one in text.split(":")]
+        numbers = [self._number(one) for one in text.split(":")]
         if not all(re.fullmatch(r"-?\d+", one) for one in numbers):
             return [SPLIT]
+        if len(raw) == 1 and marks.unknown(raw[0]):
+            return [SPLIT]  # an array of which nothing is known
         start = int(numbers[0])
-        start = start - 1 if start > 0 else 0 if start == 0 else max(0, len(raw) + start)
-        return raw[start : start + int(numbers[1])] if len(numbers) > 1 else raw[start:]
+        if part.index is None and start >= 0:
+            # Of the parameters the first is the name of the script.
+            start, raw = start, [(self.state.parameters or ("bash",))[0], *raw]
+        elif "[" + part.name in self.state.variables:
+            return [SPLIT]  # it has gaps
+        if start < 0:
+            start = len(raw) + start
+            if start < 0:
+                return []
+        stop = start + int(numbers[1]) if len(numbers) > 1 else len(raw)
+        if any(SPLIT in one for one in raw[:stop]):
+            return [SPLIT, *(one for one in raw[:stop] if SPLIT not in one)]
+        return raw[start:stop]
+
+    def _number(self, text: str) -> str:
+        """Return the number of an offset, which may be the name of a variable."""
+        text = text.strip() or "0"
+        held = self.state.variables.get(text) if text.isidentifier() else None
+        return held if isinstance(held, str) and held.isdigit() else text
 
     def _substring(self, raw: str, text: str) -> str:
         self.check_arithmetic(text)
-        numbers = [one.strip() or "0" for one in text.split(":")]
+        numbers = [self._number(one) for one in text.split(":")]
         if not all(re.fullmatch(r"-?\d+", one) for one in numbers):
             return marks.kinds(raw)
         first = next((index for index, sign in enumerate(raw) if marks.marked(sign)), None)
@@ -527,7 +565,7 @@ class Expander:
                 return UNKNOWN
             change = str.upper if op[0] == "^" else str.lower if op[0] == "," else str.swapcase
             return change(raw) if len(op) == 2 else change(raw[0]) + raw[1:]
-        if len(raw) > 200 or argument.count(marks.STAR) > 2:
+        if len(raw) > 200 or len(argument) > MAX_PATTERN or argument.count(marks.STAR) > 2:
             return UNKNOWN
         if op[0] in "#%":
             return _trim(raw, op, argument)
@@ -717,14 +755,9 @@ def matches(value: str, pattern: str) -> bool | None:
     """Say whether a text matches a pattern of ``case``; None where that is not known."""
     if marks.unknown(value) or marks.unknown(pattern):
         return None
-    if len(value) > 200 or pattern.count(marks.STAR) > 2:
+    if len(value) > 200 or len(pattern) > MAX_PATTERN or pattern.count(marks.STAR) > 2:
         return None
     try:
         return re.fullmatch(_translate(pattern), value, re.DOTALL) is not None
     except re.error:
         return None
-
-
-def fits(name: str, pattern: str) -> bool:
-    """Say whether a name matches a word with active globs."""
-    return fnmatch.fnmatchcase(name, marks.plain(pattern))

@@ -13,6 +13,7 @@ import msgspec
 
 from . import _growth as growth
 from . import _marks as marks
+from . import _quotes as quotes
 from ._call import Call
 from ._carriers import unseen as _unseen
 from ._carriers import written
@@ -28,7 +29,7 @@ _AGENT_SCRIPT = Lazy(r"(?:^|/)hermes(?:_cli)?(?:/__main__\.py|/cli/?\w*\.py|/)?$
 STRING = r"""(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)')"""
 # What hands a literal text to a shell, in any of these languages.
 _RUNS = Lazy(
-    r"\b(?:system|exec|popen|passthru|shell_exec|proc_open|pcntl_exec|"
+    r"\b(?:system|exec|popen|readpipe|passthru|shell_exec|proc_open|pcntl_exec|"
     r"execSync|execFileSync|spawnSync|spawn|execFile|fork|shell|execute|"
     r"Popen|check_output|getoutput|capture2e?|capture3|os\.execute|io\.popen|"
     r"do shell script|do script|Deno\.run|run|sh|bash|command|(?:ba|z|da|k)?sh\s+-c|system[23*]|cmd|"
@@ -38,11 +39,9 @@ _RUNS = Lazy(
     r"executeShell|spawn_command_line_\w+|spawn_async|escapeShellCmd|exec\.Command|Command::new|Process\.(?:run|start|runSync))"
     r"\s*\(?\s*(?:\{\s*cmd\s*:\s*)?(?:c\(|\[|~[cCsS]|@)?\s*" + STRING,
 )
-_BACKTICK = Lazy(
-    r"`((?:[^`\\\n]|\\.){1,500})`|%x[\[({]([^\])}]{1,500})[\])}]|\bqx\s*[\[({/]([^\])}/]{1,500})[\])}/]"
-)
+_BACKTICK = Lazy(r"`((?:[^`\\\n]|\\.){1,500})`")
 _RUNS_UNKNOWN = Lazy(
-    r"(?<![\w.$>-])(?:system|exec|popen|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w*]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\(|\brunIn(?:New|This)?Context\s*\("
+    r"(?<![\w.$>-])(?:system|exec|popen|readpipe|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w*]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\(|\brunIn(?:New|This)?Context\s*\("
 )
 _DELETES = Lazy(
     r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|"
@@ -84,6 +83,9 @@ _PIPED = Lazy(
     r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']([^\"'|\n]+)\|\s*[\"']"
     r"|\bopen\s*\(?\s*[^\"'\n;]{0,40}[\"']-\|[\"']\s*,\s*[\"']([^\"'\n]+)[\"']"
 )
+_CONNECTED = Lazy(r"\bopen[23]\s*\(?\s*(?:[^,\"'\n;]{1,80},\s*){2,3}" + STRING)
+# They say nothing, and each would be looked through from each of its ends.
+_BLANK_LINES = Lazy(r"\n\s*\n")
 _TEMPLATE = Lazy(r"\$\s*`((?:[^`\\]|\\.){1,500})`")
 _TICKED = Lazy(r"\b(?:exec|execSync|spawn|spawnSync|execFileSync|execa\w*)\s*\(\s*`((?:[^`\\]|\\.){1,500})`")
 _COLON = Lazy(r"(?:^|\n)\s*:!\s*([^\n]+)")
@@ -144,7 +146,8 @@ _FORK = Lazy(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\bfork\b|\bfork\b\s*while\
 def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     """Look through code of a language that is not parsed, and return what it prints."""
     if REMOTE in code:
-        run.note("remote-code", f"{language} runs what comes from the network")
+        who = call.name if language == "other" else language
+        run.note("remote-code", f"{who} runs what comes from the network")
     elif marks.DECODED in code:
         run.note("decoded-code", f"{language} runs what was decoded from an unreadable text")
     elif marks.marked(code) and not code.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n"):
@@ -153,11 +156,28 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if len(code) > 5 * MAX_CODE:
         run.note("code-unreadable", f"{language} code that is too long to be read")
         return UNKNOWN
-    code = marks.plain(code)
+    code = _BLANK_LINES.sub("\n", marks.plain(code))
     shown(run, call, code, language)
     code = _expanded(code)
     if language in ("Ruby", "Crystal") and "%" in code:
         code = _WORDS.sub(_listed, code)
+    elif language == "Lua":
+        code = quotes.keyed(code)
+    code, commands = quotes.rewritten(code, language)
+    for command in commands:
+        _ticked(run, call, command, language)
+    if quotes.computed(code, language):
+        run.note("code-runs", f"{language} code that calls what is not known")
+    for said, end in quotes.evaluated(code):
+        whole = "".join(literals(said, code, end))
+        if _joined(code, end):
+            run.note("code-runs", f"{language} code that runs code which is not known")
+        elif run.depth < 20 and len(whole) < len(code):
+            run.depth += 1
+            try:
+                text(run, call, whole, language)
+            finally:
+                run.depth -= 1
     if language in _SCRIPTS and _COMPUTED.search(code):
         run.note("code-runs", f"{language} code that calls what is not known")
     if language in _SCRIPTS and "child_process" in code:
@@ -213,6 +233,13 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     for match in list(_RUN_AS.finditer(code))[:20]:
         words = literals(match.group(1) or match.group(2) or "", code, match.end())
         run.subshell(partial(run.call, msgspec.structs.replace(call, argv=words, stdin=None)), captured=True)
+    for match in list(_CONNECTED.finditer(code))[:20]:
+        words = literals(match.group(1) or match.group(2) or "", code, match.end())
+        if len(words) > 1:
+            again = msgspec.structs.replace(call, argv=words, stdin=None)
+            run.subshell(partial(run.call, again), captured=True)
+        else:
+            told(run, call, words[0], more=_joined(code, match.end()))
     for expression in (_BY_NAME, _PIPED, _TEMPLATE):
         for match in list(expression.finditer(code))[:20]:
             told(run, call, unescape(next((one for one in match.groups() if one), "").removeprefix("-|")))
@@ -244,8 +271,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("code-deletes", f"{language} code that deletes files")
     if language in ("Perl", "Ruby", "PHP", "Julia", "Bun", "Crystal", "gnuplot"):
         for match in list(_BACKTICK.finditer(code))[:20]:
-            found = next((one for one in match.groups() if one), "")
-            told(run, call, unescape(found))
+            _ticked(run, call, match.group(1), language)
     if _RUNS_UNKNOWN.search(_ANY_STRING.sub('""', code)):
         run.note("code-runs", f"{language} code that runs what is not known")
     for expression in (_WRITES, _OPENS_RUBY):
@@ -262,6 +288,13 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         if run.sink.secret(run.path(match.group(1), call.cwd)):
             run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
     return UNKNOWN
+
+
+def _ticked(run: Interpreter, call: Call, script: str, language: str) -> None:
+    """Follow a text between backticks, which a shell gets."""
+    if language in ("Perl", "Ruby", "PHP", "Crystal") and quotes.VALUE.match(script):
+        run.note("code-runs", f"{language} code that runs what is not known")
+    told(run, call, unescape(script))
 
 
 def shown(run: Interpreter, call: Call, code: str, language: str) -> None:
@@ -418,6 +451,11 @@ class Inline:
             codes = ["\n".join(codes)]
         for code in codes:
             out = self.look(run, call, code)
+        if call.name == "perl" and any("|" in one for one in call.argv[1:] if one not in codes):
+            # The names of files that are read by themselves may be commands.
+            for one in call.argv[1:]:
+                if one not in codes and "|" in (one.strip()[-1:], one.strip()[:1]):
+                    shell(run, call, one.strip().strip("|"))
         if codes:
             return out
         operands = [one for one in rest if not one.startswith("-") or one == "-"]

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from . import _marks as marks
+from . import _recipes as recipes
 from ._call import Call
 from ._lazy import Lazy
 from ._marks import REMOTE
@@ -204,13 +205,19 @@ def judge(run: Interpreter, call: Call) -> None:
         return
     for one in named:
         path = run.path(one.removeprefix("@").removeprefix("file:"), call.cwd)
-        _told(run, call, written(run.state, path) or written(run.state, path + "/x"))
+        held = written(run.state, path)
+        _told(run, call, held or written(run.state, path + "/x"))
+        if held:
+            recipes.follow(run, call, path, held)
     if given and not places:
         return
     for place in places or [call.cwd]:
         path = run.path(place, call.cwd)
         for one in loader.found:
-            _told(run, call, written(run.state, f"{path}/{one}"))
+            held = written(run.state, f"{path}/{one}")
+            if held:
+                _told(run, call, held)
+                recipes.follow(run, call, f"{path}/{one}", held)
 
 
 # These run what comes in.

@@ -33,13 +33,14 @@ BRACKET = "\U0010ff12"
 _UNKNOWNS = frozenset(
     (UNKNOWN, SPLIT, SECRET, REMOTE, ENVIRON, DECODED, PIDS, EVERY, OUTPUT, PRIVATE, KEY, NUMBER, FOUND)
 ) | {BEFORE}
-_GLOBS = {STAR: "*", QUESTION: "?", BRACKET: "["}
+GLOBS = {STAR: "*", QUESTION: "?", BRACKET: "["}
 _FIRST = "\U0010ff00"
-_SHOWN = {ord(one): "…" for one in _UNKNOWNS} | {ord(mark): text for mark, text in _GLOBS.items()}
-_PLAIN = {ord(mark): text for mark, text in _GLOBS.items()}
-_ACTIVE = {ord(text): mark for mark, text in _GLOBS.items()}
-_BRACKETS = Lazy(r"\[[^]/]+\]|\[\][^]/]*\]")
-_NO_BRACKET = {ord(text): mark for mark, text in _GLOBS.items() if text != "["}
+_SHOWN = {ord(one): "…" for one in _UNKNOWNS} | {ord(mark): text for mark, text in GLOBS.items()}
+_PLAIN = {ord(mark): text for mark, text in GLOBS.items()}
+_ACTIVE = {ord(text): mark for mark, text in GLOBS.items()}
+# Whether there is a bracket that is closed, said so that a search is linear.
+_BRACKETS = Lazy(r"\[[^][/]+\]|\[[^][/]*\[\]|\[\][^]/]*\]")
+_NO_BRACKET = {ord(text): mark for mark, text in GLOBS.items() if text != "["}
 _UNQUOTED = {**_ACTIVE, ord(UNKNOWN): SPLIT, ord(OUTPUT): OUTPUT + SPLIT}
 _OUTPUT = {ord(UNKNOWN): OUTPUT, ord(SPLIT): OUTPUT}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,11 +11,12 @@ import msgspec
 
 from . import _marks as marks
 from ._call import Call
+from ._effects import EFFECTS
 from ._environment import BUILD_TOOL, BUILDS
-from ._expand import fits
+from ._globs import fits, fitting
 from ._marks import UNKNOWN
 from ._state import State, Value
-from ._syntax import Group, Lit, Node, Simple, Sub, Word
+from ._syntax import Case, Group, Lit, Node, Simple, Sub, Test, Word
 
 if TYPE_CHECKING:
     from ._run import Interpreter
@@ -98,6 +99,48 @@ def constant(node: Node) -> bool:
 _LEAVES = frozenset(
     ("break", "exit", "return", "sleep", "read", "wait", "kill", "curl", "wget", "inotifywait")
 )
+
+
+def local(run: Interpreter, call: Call, base: str) -> str:
+    """Take a pattern for programs of the project, or elsewhere, for one that is not known by its name."""
+    path = run.path(call.argv[0], call.cwd)
+    for target in [held for link, held in run.state.links.items() if fits(link, path)]:
+        run.call(msgspec.structs.replace(call, argv=[target, *call.argv[1:]]))
+    if len(call.argv) > 1 and fitting(run.handlers.keys() | EFFECTS.keys(), base):
+        # With words that may mean something to what it stands for.
+        run.note("computed-command", "the name of the command is a pattern")
+    return call.argv[0]
+
+
+def comes_to_an_end(run: Interpreter, call: Call, body: Node) -> bool:
+    """Say whether a function that calls itself counts down to a condition: it ends, if not always soon."""
+    return _counts_down(call.argv, run.state.parameters) and _decides(body)
+
+
+def _counts_down(argv: Sequence[str], before: Sequence[str] | None) -> bool:
+    """Say whether a function hands itself a number that is smaller than the one it was given."""
+    pairs = zip(argv[1:], (before or ())[1:], strict=False)
+    return any(one.isdecimal() and held.isdecimal() and int(one) < int(held) for one, held in pairs)
+
+
+def _decides(node: object) -> bool:
+    """Say whether a script looks at a condition of numbers or texts."""
+    left: list[object] = [node]
+    for _ in range(2000):
+        if not left:
+            return False
+        one = left.pop()
+        if isinstance(one, Test | Case):
+            return True
+        if isinstance(one, Simple) and one.words:
+            first = one.words[0]
+            if first.simple == "test" or first.parts == (Lit("[", False),):
+                return True
+        if isinstance(one, tuple | list):
+            left.extend(one)
+        elif isinstance(one, msgspec.Struct):
+            left.extend(getattr(one, name) for name in one.__struct_fields__)
+    return False
 
 
 def stays(node: object) -> bool:

@@ -97,8 +97,10 @@ _NPM = dict.fromkeys(("npm", "pnpm", "yarn"), Wrapper(_NPM_SPEC))
 
 
 def runner(run: Interpreter, call: Call) -> str:
-    """rails runner: Ruby code."""
+    """rails runner and console: Ruby code."""
     words = [one for one in call.argv[1:] if one[:1] != "-"]
+    if words[:1] in (["console"], ["c"]) and call.stdin:
+        words = ["runner", call.stdin]
     if words[:1] in (["runner"], ["r"]) and len(words) > 1:
         if re.search(
             r"\b(?:delete|destroy|update|truncate|drop)(?:_\w+)?[!(\s;]|\.(?:delete|destroy|update)_\w+|connection\.exec|"

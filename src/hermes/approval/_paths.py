@@ -5,14 +5,14 @@ Paths are judged as text. Only a judge for this very machine looks at the disk, 
 
 from __future__ import annotations
 
-import fnmatch
 import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ._globs import meets
 from ._lazy import Lazy
-from ._marks import STAR, UNKNOWN, globbed, marked, names, plain, unknown
+from ._marks import GLOBS, STAR, UNKNOWN, globbed, marked, names, plain, unknown
 
 # Directories that belong to the system as a whole: nobody deletes one of these in earnest.
 TOP = names(
@@ -23,7 +23,7 @@ TOP = names(
     "/lost+found /System /Library /Applications /Users /Volumes "
     "/private /private/etc /private/var /cores /efi /boot/efi /snap"
 )
-_ALL = Lazy(r"(?:[*?.]|\[[^]]*\])*\*(?:[*?.]|\[[^]]*\])*")
+_ALL = Lazy(r"(?:[?.]|\[[^]]*\])*\*(?:[*?.]|\[[^]]*\])*")
 _BLOCK_DEVICE = Lazy(
     r"/dev/(?:[shv]d[a-z\U0010ff10-\U0010ff12]|xvd|nvme|mmcblk|md\d|md/|dm-|mapper/|r?disk|loop\d|"
     r"nbd|disk/|zd\d|sr\d|cciss/|bcache|mtd|ubi|pmem|zvol/|ada\d|da\d)"
@@ -33,7 +33,10 @@ _HARMLESS_DEVICE = Lazy(
     r"shm(?:/.*)?|u?random|ptmx|pts/\d+|console|tcp/.*|udp/.*)"
 )
 _PROC = Lazy(r"/proc/(?:self|thread-self|\d+)/(root|cwd)(?=/|\Z)")
-_ANY_HOME = Lazy(r"/home/[^/]+|/Users/[^/]+|/root(?=/|\Z)|[^/]*[\U0010ff00-\U0010ff0f][^/]*(?=/)")
+_ANY_HOME = Lazy(
+    r"/home/[^/]+|/Users/[^/]+|/root(?=/|\Z)|"
+    r"(?<![^/])[^/\U0010ff00-\U0010ff0f]*[\U0010ff00-\U0010ff0f][^/]*(?=/)"
+)
 _HOME_OF = Lazy(r"/home/[^/]+|/Users/[^/]+|/root")
 
 
@@ -229,8 +232,25 @@ def _meet(one: str, other: str) -> bool:
         first, second = re.split(r"[*?[]", one)[0], other.split("*")[0]
         return first.startswith(second) or second.startswith(first)
     if one_globs:
-        return fnmatch.fnmatchcase(other, one) and not (other.startswith(".") and one[0] in "*?")
-    return other_globs and fnmatch.fnmatchcase(one, other)
+        return meets(other, one) and not (other.startswith(".") and one[0] in "*?")
+    return other_globs and meets(one, other)
+
+
+_OF_SYSTEM = Lazy(
+    r"(?:/usr(?:/.*)?|/s?bin|/lib(?:32|64)?(?:/.*)?|/run/(?:current-system|wrappers)/.*|/snap/bin|/nix/.*|/gnu/.*|"
+    r"/opt/(?:homebrew|local|bin|sbin)(?:/.*)?|/home/linuxbrew/.*|/System/.*|/Library/.*|/Windows/.*|/c/Windows/.*)",
+    re.DOTALL,
+)
+_HOLD_SYSTEM = names("/ /run /snap /opt /home /home/linuxbrew /System /Library /c")
+
+
+def of_system(path: str) -> bool:
+    """Say whether a program may be one of the system by its path, which ``normal`` made."""
+    directory = path.rpartition("/")[0]
+    if globbed(directory):
+        known = re.split(f"[{''.join(GLOBS)}]", directory)[0].rpartition("/")[0]
+        return unknown(known) or (known or "/") in _HOLD_SYSTEM or _OF_SYSTEM.fullmatch(known) is not None
+    return unknown(path) or _OF_SYSTEM.fullmatch(directory) is not None
 
 
 def strip_all(path: str) -> str:
@@ -262,7 +282,8 @@ def _regex(pattern: str) -> str:
     """Return a regular expression for one pattern: ``*`` stays in its part, ``**`` does not."""
     out = ""
     if pattern.startswith("~/"):
-        out = r"(?:~|/home/[^/]+|/Users/[^/]+|/root|[^/]*[\U0010ff00-\U0010ff0a][^/]*(?:/.*)?)/"
+        out = r"(?:~|/home/[^/]+|/Users/[^/]+|/root|"
+        out += r"[^/\U0010ff00-\U0010ff0a]*[\U0010ff00-\U0010ff0a][^/]*(?:/.*)?)/"
         pattern = pattern[2:]
     elif pattern.startswith("**/"):
         out = r"(?:.*/)?"

@@ -58,6 +58,7 @@ class Policy:
         disk: Callable[[str], str] | None,
         links: Mapping[str, str],
         carrying: frozenset[str],
+        system: frozenset[str],
     ) -> None:
         self.rules = rules
         self.user = user
@@ -78,17 +79,26 @@ class Policy:
         self.links = links
         self.findings: list[Finding] = []
         self.programs_run: list[tuple[tuple[str, ...], str, str]] = []
+        self.met: set[int] = set()  # which of them something is said of
+        self.seeming = -1  # where those of the line as it looks begin
         self.details: list[str] = []
+        self.inherited: set[str] = set()  # functions of the session that are called
+        self.vague = False  # a variable, a document or a target is not known
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
         self._allowed = False
         self._kept: Callable[[str], bool] = bool
         self._carrying = carrying
+        self._system = system
 
     # What the interpreter calls
 
     def programs(self) -> frozenset[str]:
         return _known(self.rules)
+
+    def namesake(self, name: str, path: str) -> bool:
+        """Say whether a program only has the name of one of the system."""
+        return name in self._system and not paths.of_system(path)
 
     def secret(self, path: str) -> bool:
         found = self._classes(path)
@@ -123,6 +133,7 @@ class Policy:
 
     def _command(self, call: Call) -> None:
         for name, value in call.env.items():
+            self.given(value)
             variable = variable_rule(name, value)
             if variable:
                 self.note(variable, f"{self.rules.rules[variable].reason}: {name}", call.span)
@@ -139,6 +150,8 @@ class Policy:
             return
         if call.name == "":
             return
+        if call.namesake:
+            call = msgspec.structs.replace(call, name=call.argv[0])
         found = self.rules.find(call, shape)
         for rule in found:
             self._apply(rule, call)
@@ -157,8 +170,13 @@ class Policy:
         if told or any(_DESTROYS_FLAG.match(word) for word in call.argv[1:10]):
             self.note("destroys", f"{call.name}: {' '.join(map(marks.shown, call.argv[1:4]))}", call.span)
 
+    def given(self, text: str) -> None:
+        """Take note of a text that a command is given and that is none of its words."""
+        self.vague = self.vague or marks.unknown(text)
+
     def redirect(self, op: str, path: str, content: str, call: Call) -> None:
         self.details.append(f"{op}{path}")
+        self.given(path)
         self._allowed = False
         if path.startswith(("/dev/tcp/", "/dev/udp/")):
             self.note("raw-socket", "", call.span)
@@ -231,6 +249,7 @@ class Policy:
         self.read_only = False
         if action == "ask" and self._allowed and rule in self.rules.rules and not self._kept(rule):
             return
+        self.met.add(len(self.programs_run) - 1)
         key = (rule + action, span)
         if key in self._noted or len(self.findings) >= MAX_FINDINGS:
             return
@@ -343,14 +362,14 @@ class Policy:
             if hopeless and call.place != "container" and everything:
                 self.note(
                     "delete-everything",
-                    f"deletes {marks.shown(path)} with all that is in it",
+                    f"deletes {_place(path, call)} with all that is in it",
                     call.span,
                     "block",
                 )
                 return
             if self.allow_regenerable and self._regenerable(path, call, found):
                 return
-            self.note("recursive-delete", f"deletes {marks.shown(path)} with all that is in it", call.span)
+            self.note("recursive-delete", f"deletes {_place(path, call)} with all that is in it", call.span)
             return
         if call.place == "container":
             return
@@ -444,6 +463,15 @@ class Policy:
 
     def processes(self, text: str) -> bool:
         return PIDS in text
+
+
+def _place(path: str, call: Call) -> str:
+    """Return a path for a person: one that begins with what is not known may lie anywhere."""
+    rest = path.removeprefix(call.cwd.rstrip("/") + "/")
+    if rest == path or not marks.unknown(rest[:1]):
+        return marks.shown(path)
+    said = marks.shown(rest).strip("/")
+    return "what is not known here," if said == "…" else said
 
 
 def _header(word: str) -> bool:

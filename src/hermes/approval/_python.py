@@ -11,106 +11,14 @@ import msgspec
 
 from . import _growth as growth
 from . import _marks as marks
+from . import _python_tables as py
 from ._call import Call
 from ._carriers import _ALL_MARKS
 from ._inline import told
-from ._lazy import Lazy
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
 from ._nodes import python_module
 from ._python_files import Files, known
 from ._run import Interpreter
-
-_PRINTS = {"print": "\n", "sys.stdout.write": "", "sys.stderr.write": "", "pprint.pprint": "\n"}
-_SHELL = frozenset(
-    (
-        "os.system",
-        "os.popen",
-        "subprocess.getoutput",
-        "subprocess.getstatusoutput",
-        "commands.getoutput",
-        "pty.spawn",
-        "platform.popen",
-        "asyncio.create_subprocess_shell",
-        "pexpect.spawn",
-        "pexpect.spawnu",
-        "pexpect.run",
-        "pexpect.runu",
-        "pexpect.popen_spawn.PopenSpawn",
-    )
-)
-_RUN = frozenset(f"subprocess.{name}" for name in ("run", "call", "Popen", "check_call", "check_output")) | {
-    "asyncio.create_subprocess_exec"
-}
-_TREES = frozenset(
-    ("shutil.rmtree", "os.removedirs", "distutils.dir_util.remove_tree", "send2trash.send2trash")
-)
-_REMOVES = frozenset(("os.remove", "os.unlink", "os.rmdir"))
-_STARTS = frozenset(
-    f"os.{start}{kind}"
-    for start in ("exec", "spawn", "posix_spawn")
-    for kind in ("", "p", "l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")
-)
-_MOVES = frozenset(
-    (
-        "shutil.copy",
-        "shutil.copyfile",
-        "shutil.copy2",
-        "shutil.copytree",
-        "shutil.move",
-        "os.rename",
-        "os.replace",
-        "os.link",
-        "os.symlink",
-    )
-)
-_METHODS = frozenset(("unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p", "removetree"))
-_EXECS = frozenset(
-    (
-        "exec",
-        "eval",
-        "compile",
-        "execfile",
-        "runpy.run_path",
-        "runpy.run_module",
-        "marshal.loads",
-        "pickle.loads",
-        "importlib.import_module-x",
-        "code.interact",
-        "os.execfile",
-    )
-)
-_FETCHES = (
-    "urllib.request.",
-    "urllib.urlopen",
-    "urllib2.",
-    "requests.",
-    "httpx.",
-    "http.client.",
-    "urlopen",
-    "aiohttp.",
-)
-# These run a text as code, or call a function.
-_TIMED = marks.names(
-    "timeit.timeit timeit.repeat timeit.Timer cProfile.run cProfile.runctx profile.run pdb.run pdb.runeval"
-)
-_SECRET_IMPORTS = Lazy(r"(?:hermes|hermes_cli|tools)\.approval|(?:hermes|hermes_cli)\.(?!__)")
-_AGENT = Lazy(r"(?:hermes|hermes_cli)(?:\.|$)")
-_LOADS = marks.names("__import__ importlib.import_module runpy.run_module runpy._run_module_as_main")
-_LOOKS = marks.names("__version__ __file__ __doc__ __name__ __path__")
-# What runs commands or deletes: to hand one of these on is to call it with what cannot be followed.
-_ACTS = _SHELL | _RUN | _TREES | _REMOVES | _STARTS
-_ASKS = marks.names(
-    "print help type repr callable hasattr dir id str isinstance inspect.signature inspect.getsource"
-)
-_LONGEST = 10_000  # a text or a list that is put together
-_SHORT = frozenset(one.rpartition(".")[2] for one in _ACTS)
-# Methods of clients of databases, queues and clouds.
-_CLEARS = Lazy(
-    r"flush(?:all|db)|prune_\w+|drop_(?:all|database|collection|table|index)|truncate_\w+|purge_\w+|terminate_\w+|"
-    r"delete_(?:many|bucket|objects?|table|stack|db_\w+|instances?|namespace\w*|collection\w*|cluster|topics?|"
-    r"queue|user|role|function|volume|snapshot|image|secret|repository|hosted_zone)"
-)
-_GROWS = frozenset(("append", "extend", "insert", "remove", "pop", "clear", "reverse", "sort"))
 
 
 def python(run: Interpreter, call: Call, code: str) -> str:
@@ -185,10 +93,10 @@ class Reader:
             elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
                 name = node.target.id
                 total = self.sum(self.values.get(name), self.value(node.value), node.op)
-                short = isinstance(total, str | list) and len(total) <= _LONGEST
+                short = isinstance(total, str | list) and len(total) <= py.LONGEST
                 self.values[name] = total if short else None
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                if isinstance(node.func.value, ast.Name) and node.func.attr in _GROWS:
+                if isinstance(node.func.value, ast.Name) and node.func.attr in py.GROWS:
                     self.grown(node.func.value.id, node.func.attr, node.args)
             elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
                 items, name = self.value(node.iter), node.target.id
@@ -197,14 +105,14 @@ class Reader:
         self.forgotten(nodes)
         self.files.prepare(nodes)
         self.handed_on(nodes)
-        looks = {id(one.value) for one in nodes if isinstance(one, ast.Attribute) and one.attr in _LOOKS}
+        looks = {id(one.value) for one in nodes if isinstance(one, ast.Attribute) and one.attr in py.LOOKS}
         for node in nodes:
             if isinstance(node, ast.Name) and self.names.get(node.id) in ("hermes", "hermes_cli"):
                 if id(node) not in looks:
                     self.imported("hermes.")
-            elif isinstance(node, ast.Call) and self.dotted(node.func) in _LOADS:
+            elif isinstance(node, ast.Call) and self.dotted(node.func) in py.LOADS:
                 first = self.value(node.args[0]) if node.args else None
-                if isinstance(first, str) and _AGENT.match(first):
+                if isinstance(first, str) and py.AGENT.match(first):
                     self.imported("hermes.")
             if isinstance(node, ast.Call):
                 if (
@@ -249,19 +157,19 @@ class Reader:
         for node in nodes:
             if isinstance(node, ast.Call):
                 known.add(id(node.func))
-                if self.dotted(node.func) in _ASKS:
+                if self.dotted(node.func) in py.ASKS:
                     known.update(map(id, node.args))
             elif isinstance(node, ast.Assign) and len(node.targets) == 1:
                 if isinstance(node.targets[0], ast.Name):
                     known.add(id(node.value))
-            elif isinstance(node, ast.Attribute) and node.attr in _LOOKS:
+            elif isinstance(node, ast.Attribute) and node.attr in py.LOOKS:
                 known.add(id(node.value))
         for node in nodes:
             if (
                 isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
                 and isinstance(node.ctx, ast.Load)
                 and id(node) not in known
-                and self.dotted(node) in _ACTS
+                and self.dotted(node) in py.HANDED
             ):
                 self.run.note("code-runs", "Python code that hands on what runs commands or deletes")
                 return
@@ -274,7 +182,7 @@ class Reader:
             return
         value = self.value(args[0])
         more = [value] if method == "append" else value if isinstance(value, list) else [None]
-        self.values[name] = [*held, *more] if len(held) + len(more) <= _LONGEST else None
+        self.values[name] = [*held, *more] if len(held) + len(more) <= py.LONGEST else None
 
     def imported(self, name: str) -> None:
         run, module = self.run, name
@@ -287,7 +195,7 @@ class Reader:
                 finally:
                     run.active.pop()
             module = module.rpartition(".")[0]
-        if _SECRET_IMPORTS.match(name):
+        if py.SECRET_IMPORTS.match(name):
             self.run.note("agent-control", "Python code that reaches into the agent's approval")
 
     # Names and values
@@ -298,31 +206,46 @@ class Reader:
             return self.names.get(node.id, node.id)
         if isinstance(node, ast.Attribute):
             head = self.dotted(node.value)
+            if head in py.BUILTINS and node.attr != "__dict__":
+                return node.attr
             return f"{head}.{node.attr}" if head else ""
         if isinstance(node, ast.Call):
             name = self.dotted(node.func)
             if name in ("__import__", "importlib.import_module") and node.args:
                 value = self.value(node.args[0])
                 return value if isinstance(value, str) else "?"
+            if name in ("globals", "locals", "vars") and not node.args:
+                return "__builtins__.__dict__"
             if name == "vars" and node.args:
                 return self.dotted(node.args[0]) + ".__dict__"
+            if name.endswith((".__getattribute__", ".__getattr__", ".__dict__.get")) and node.args:
+                value = self.value(node.args[0])
+                head = name.rpartition(".")[0].removesuffix(".__dict__")
+                return f"{head}.{value}" if isinstance(value, str) else "?"
             if name == "getattr" and len(node.args) >= 2:
                 value = self.value(node.args[1])
                 head = self.dotted(node.args[0])
+                if head in py.BUILTINS and isinstance(value, str):
+                    return value
                 return f"{head}.{value}" if head and isinstance(value, str) else "?"
         if isinstance(node, ast.Subscript):
             head = self.dotted(node.value)
             key = self.value(node.slice)
-            if head in ("sys.modules", "__builtins__.__dict__") and isinstance(key, str):
-                return key
+            if head in ("sys.modules", "__builtins__.__dict__", "__builtins__") and isinstance(key, str):
+                return self.names.get(key, key)
+            if head == "plumbum.local":
+                return f"plumbum.cmd.{key}" if isinstance(key, str) else "?"
             if head.endswith("__dict__"):
-                return f"{head.removesuffix('.__dict__')}.{key}" if isinstance(key, str) else "?"
+                if not isinstance(key, str):
+                    return "?"
+                head = head.removesuffix(".__dict__")
+                return key if head in py.BUILTINS else f"{head}.{key}"
         return ""
 
     def value(self, node: ast.AST | None, depth: int = 0) -> Any:
         """Return the value of an expression: a text, a number, a list, or None for what is not known."""
         found = self._value(node, depth)
-        if isinstance(found, str | list) and len(found) > _LONGEST and not isinstance(node, ast.Constant):
+        if isinstance(found, str | list) and len(found) > py.LONGEST and not isinstance(node, ast.Constant):
             return marks.kinds(found) if isinstance(found, str) else None
         return found
 
@@ -439,7 +362,7 @@ class Reader:
             (".b64decode", "codecs.decode", "bytes.fromhex", "zlib.decompress", "binascii.unhexlify")
         ):
             return UNKNOWN + DECODED
-        if name.startswith(_FETCHES):
+        if name.startswith(py.FETCHES):
             return UNKNOWN + REMOTE
         if isinstance(node.func, ast.Attribute):
             head = self.value(node.func.value, depth + 1)
@@ -521,7 +444,7 @@ class Reader:
 
     def called(self, node: ast.Call) -> None:
         name = self.dotted(node.func)
-        if isinstance(node.func, ast.Attribute) and self.names.get(node.func.attr) in _ACTS:
+        if isinstance(node.func, ast.Attribute) and self.names.get(node.func.attr) in py.ACTS:
             name = self.names[node.func.attr]  # of a class that was given it
         args = [self.value(one) for one in node.args]
         keywords = {one.arg: one.value for one in node.keywords if one.arg}
@@ -530,15 +453,15 @@ class Reader:
             if args
             else self.value(keywords.get("args") or keywords.get("path") or keywords.get("file"))
         )
-        if name in _PRINTS:
+        if name in py.PRINTS:
             self.printed.append(
-                " ".join(UNKNOWN if one is None else str(one) for one in args) + _PRINTS[name]
+                " ".join(UNKNOWN if one is None else str(one) for one in args) + py.PRINTS[name]
             )
             if any(isinstance(one, str) and SECRET in one for one in args):
                 self.run.note("show-secret", "prints a credential")
             if any(self.dotted(one) == "os.environ" for one in node.args) and not self.call.captured:
                 self.run.note("show-secret", "prints the whole environment")
-        elif name in _SHELL:
+        elif name in py.SHELL:
             if name == "pty.spawn":
                 self.run.note("code-network", "Python code that hands out a shell")
             said = " ".join(map(str, first)) if isinstance(first, list) else first
@@ -550,36 +473,45 @@ class Reader:
                     self.run.typed = held
             else:
                 self.shell(said)
-        elif name in _RUN or name.startswith(("os.exec", "os.spawn", "os.posix_spawn")):
+        elif name in py.RUN or name.startswith(("os.exec", "os.spawn", "os.posix_spawn")):
             self.process(name, node, args, keywords, first)
-        elif name in _TREES:
+        elif name in py.TREES:
             self.run.sink.command(_rm(self.call, first, "-rf"))
             self.run.note("code-deletes", "Python code that deletes a directory")
-        elif name in _REMOVES:
+        elif name in py.REMOVES:
             if isinstance(first, str) and first.strip(_ALL_MARKS + "/"):
                 self.run.sink.command(_rm(self.call, first, "-f"))
             else:
                 self.run.note("code-deletes", "Python code that deletes files which are not known")
-        elif name in _TIMED and isinstance(first, str):
+        elif name in py.TIMED and isinstance(first, str):
             self.executes("exec", node, first)
-        elif name.startswith("operator.") and any(one in _SHORT for one in args if isinstance(one, str)):
+        elif name.startswith("operator.") and any(one in py.SHORT for one in args if isinstance(one, str)):
             self.run.note("code-runs", "Python code that calls a function by its name")
         elif name in ("bytearray", "bytes") and node.args and growth.number(node.args[0]) >= growth.HUGE:
             self.run.note("endless-output", "Python code that fills the memory")
-        elif name in ("map", "filter") and node.args and self.dotted(node.args[0]) in _REMOVES | _TREES:
+        elif name in ("map", "filter") and node.args and self.dotted(node.args[0]) in py.REMOVES | py.TREES:
             self.run.note("code-deletes", "Python code that deletes files which are not known")
         elif name.startswith(("sh.", "plumbum.cmd.")):
             self.runs([name.rpartition(".")[2], *args])
         elif name == "os.truncate":
             self.run.note("empty-file", "Python code that empties a file")
-        elif name in _MOVES:
+        elif name in py.MOVES:
             if len(args) > 1 and args[1] == "/dev/null":
                 self.run.note("mass-delete", "moves files to nowhere")
             if len(args) > 1:
                 self.writes(args[1])
             if isinstance(first, str) and self.run.sink.secret(self.path(first)):
                 self.run.sink.redirect("<", self.path(first), "", self.call)
-        elif name in _EXECS or name.endswith(".exec_module"):
+        elif name == "getattr" and len(args) > 1 and args[1] is None:
+            if self.dotted(node.args[0]) in py.DANGEROUS:
+                self.run.note("code-runs", "Python code that looks up a function by a name that is not known")
+        elif name == "webbrowser.get" and isinstance(first, str) and not first.isidentifier():
+            self.shell(first.replace("%s", UNKNOWN))
+        elif name in ("yaml.load", "yaml.load_all"):
+            loader = keywords.get("Loader") or (node.args[1] if len(node.args) > 1 else None)
+            if loader is not None and self.dotted(loader) in py.LOADERS:
+                self.executes("yaml.unsafe_load", node, None)
+        elif name in py.EXECS or name.endswith(".exec_module"):
             self.executes(name, node, first)
         elif name in ("os.kill", "os.killpg", "signal.pthread_kill"):
             if first == -1 or (name == "os.killpg" and first == 0):
@@ -599,7 +531,7 @@ class Reader:
             self.sends = True
             if name.endswith("dup2") or name == "socket.create_server-x":
                 self.run.note("code-network", "Python code that hands its streams to a connection")
-        elif name.startswith(_FETCHES):
+        elif name.startswith(py.FETCHES):
             self.fetches(name, node, args, keywords)
         elif name == "?":
             self.run.note("code-runs", "Python code that calls what is not known")
@@ -617,7 +549,7 @@ class Reader:
         assert isinstance(func, ast.Attribute)
         if attribute == "delete" and not args and "objects" in ast.dump(func.value)[:2000]:
             self.run.note("sql", "Python code that deletes rows of a database")
-        elif attribute in _METHODS:
+        elif attribute in py.METHODS:
             head = self.value(func.value)
             if isinstance(head, str) and attribute in ("unlink", "rmdir"):
                 self.run.sink.command(_rm(self.call, head, "-f"))
@@ -661,9 +593,11 @@ class Reader:
             self.sent(node)
         elif attribute in ("runsource", "runcode") and args:
             self.executes("exec", node, args[0])
-        elif _CLEARS.fullmatch(attribute) or (attribute == "prune" and "docker" in self.names.values()):
+        elif py.CLEARS.fullmatch(attribute) or (attribute == "prune" and "docker" in self.names.values()):
             self.run.note("sql", f"Python code that deletes what a service holds: {attribute}")
-        elif attribute in ("system", "popen", "exec_command"):
+        elif attribute in ("system", "popen", "exec_command") or (
+            attribute in ("run", "local", "sudo") and py.REMOTES.intersection(self.modules())
+        ):
             self.shell(args[0] if args else None)
         elif attribute == "execute" and args and isinstance(args[0], str):
             self.run.sink.command(
@@ -671,6 +605,9 @@ class Reader:
             )
         elif attribute in ("__subclasses__", "load_module"):
             self.run.note("code-runs", "Python code that calls what is not known")
+
+    def modules(self) -> set[str]:
+        return {one.partition(".")[0] for one in self.names.values()}
 
     def sent(self, node: ast.Call) -> None:
         """Judge what a call sends: the environment as a whole, in whatever it is wrapped."""
@@ -688,6 +625,10 @@ class Reader:
         self, name: str, node: ast.Call, args: list[Any], keywords: dict[str, ast.expr], first: Any
     ) -> None:
         shell = keywords.get("shell")
+        if keywords.keys() & {"stdin", "stdout"} and "socket" in self.modules():
+            streams = [self.dotted(keywords[one]) for one in ("stdin", "stdout") if one in keywords]
+            if not all(one.startswith(("subprocess.", "sys.")) for one in streams):
+                self.run.note("code-network", "Python code that hands its streams to a connection")
         if name.startswith("os."):
             skip = 1 if name.startswith("os.spawn") else 0
             rest = args[skip:]
@@ -779,7 +720,7 @@ class Reader:
 
 def _starred(module: str) -> dict[str, str]:
     """Return what ``from module import *`` brings of what is known."""
-    known = _ACTS | _MOVES
+    known = py.ACTS | py.MOVES
     return {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == module}
 
 

@@ -427,6 +427,7 @@ class Shipped(msgspec.Struct, frozen=True):
     paths: dict[str, list[str]]
     trusted: tuple[str, ...]
     read_only: tuple[str, ...]
+    system: frozenset[str]
 
 
 @lru_cache(maxsize=1)
@@ -468,4 +469,5 @@ def _parsed(text: str) -> Shipped:
         paths=raw["paths"],
         trusted=tuple(raw["trusted_output"]["patterns"]),
         read_only=tuple(raw["read_only"]["patterns"]),
+        system=marks.names(raw["system"]),
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from . import _functions as functions
 from . import _loads as loads
 from . import _marks as marks
 from . import _nodes as nodes
@@ -24,7 +25,8 @@ from ._assign import assign as assigned
 from ._assign import attributes, settle
 from ._call import Call, Sink
 from ._environment import BUILDS
-from ._expand import Expander, fits, matches
+from ._expand import Expander, matches
+from ._globs import fits, fitting
 from ._lazy import Lazy
 from ._marks import BEFORE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._nodes import constant, joined, leaves, many, quoted, stays, written
@@ -106,6 +108,8 @@ class Interpreter:
         self.root = False
         self.captured = False
         self.active: list[tuple[str, int]] = []
+        self.frames: list[functions.Frame] = []
+        self.widened: set[tuple[Any, ...]] = set()
         self.parallel = 0
         self.forever = 0
         self.looped = 0  # in the condition of how many loops
@@ -131,7 +135,14 @@ class Interpreter:
         }
 
     def _expander(self, state: State) -> Expander:
-        return Expander(state, home=self.home, run=self._substitute, note=self.note, evaluate=self._evaluate)
+        return Expander(
+            state,
+            home=self.home,
+            run=self._substitute,
+            note=self.note,
+            evaluate=self._evaluate,
+            given=self.given,
+        )
 
     def note(self, rule: str, reason: str, action: str = "ask") -> None:
         """Report what has to be asked about, at the place of the command in hand."""
@@ -231,6 +242,13 @@ class Interpreter:
         self.sink.command(
             Call([], self.state.cwd, self.span, None, {name: value}, self.place, self.root, True)
         )
+
+    def given(self, name: str, value: str) -> None:
+        """Set a variable by something that assigns in passing; report those that programs look at."""
+        if name.islower() and "_" not in name:
+            self.state.variables[name] = value
+        else:
+            self.set(name, value)
 
     # Lists and pipelines
 
@@ -380,7 +398,7 @@ class Interpreter:
         self.forever += crowd and node.words is not None and many(node.words)
         try:
             for value in values:
-                self.state.variables[node.name] = value.replace(SPLIT, UNKNOWN)
+                self.given(node.name, value.replace(SPLIT, UNKNOWN))
                 settle(self)
                 if "&" + node.name in self.state.variables:
                     self.expand.check_subscript(value)
@@ -499,6 +517,7 @@ class Interpreter:
         for one in redirects:
             if one.op == "<<":
                 text = self.expand.text(one.target)
+                self.sink.given(text)
                 if one.fd in ("", "0"):
                     call.stdin = text
                 else:
@@ -506,6 +525,7 @@ class Interpreter:
                 continue
             if one.op == "<<<":
                 text = self.expand.text(one.target) + "\n"
+                self.sink.given(text)
                 if one.fd in ("", "0"):
                     call.stdin = text
                 else:
@@ -583,6 +603,10 @@ class Interpreter:
         env: dict[str, str] = {}
         for assign in node.assigns:
             assigned(self, assign, env if argv else None)
+        if "keyword" in self.state.options:
+            given = [one for one in argv[1:] if re.match(r"[A-Za-z_]\w*=", one)]
+            argv = [*argv[:1], *(one for one in argv[1:] if one not in given)]
+            env.update((one.partition("=")[0], one.partition("=")[2]) for one in given)
         call = Call(argv, self.state.cwd, self.span, stdin, env, self.place, self.root, self.captured)
         files = self._redirects(node.redirects, call) if node.redirects else []
         if files and any(fd in ("1", "&") for fd, _, _ in files):
@@ -673,6 +697,7 @@ class Interpreter:
                 return UNKNOWN
             name = named
         base = self.program(name)
+        call.namesake = "/" in name and self.sink.namesake(base, self.path(name, call.cwd))
         if self.growing and base in _MAKES:
             self.note("endless-output", f"{base} makes files without end")
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
@@ -691,7 +716,7 @@ class Interpreter:
                 self.handlers[base](self, call)  # what it starts
             if base not in _VIEWS or len(argv) == 1:
                 return ""
-        handler = self.handlers.get(base)
+        handler = None if call.namesake else self.handlers.get(base)
         if handler is None and _VERSIONED.fullmatch(base):
             handler = self.handlers.get(base.rstrip("0123456789.tm"))
         if handler is None:
@@ -734,6 +759,8 @@ class Interpreter:
             target = self.state.links.get("hash:" + name)
             if target is not None:
                 return self.program(target)
+        if name[:1] == "=":
+            name = name[1:]  # where it lies, for zsh
         lower = name.lower()
         return lower[:-4] if lower.endswith((".exe", ".cmd", ".bat")) else name
 
@@ -742,9 +769,10 @@ class Interpreter:
         name = call.argv[0]
         base = name.rpartition("/")[2]
         if marks.globbed(name):
-            wanted = sorted(one for one in self.sink.programs() if fits(one, base))
+            if "/" in name and not paths.of_system(self.path(name, call.cwd)):
+                return nodes.local(self, call, base)
             self.note("computed-command", "the name of the command is a pattern")
-            for one in wanted[:40]:
+            for one in sorted(fitting(self.sink.programs(), base))[:40]:
                 self.call(msgspec.structs.replace(call, argv=[one, *call.argv[1:]]))
             return None
         if (
@@ -768,30 +796,4 @@ class Interpreter:
 
     def function(self, name: str, bodies: tuple[Node, ...], call: Call) -> str:
         """Follow the body of a function."""
-        # A function that hands on fewer words than it was given comes to an end.
-        less = len(call.argv) < len(self.state.parameters or ())
-        bodies = tuple(body for body in bodies if less or (name, id(body)) not in self.active)
-        if not bodies:
-            if self.parallel:
-                self.note("fork-bomb", f"the function {name} starts itself over and over", "block")
-            return UNKNOWN
-        if self.depth >= MAX_DEPTH:
-            raise Unparsable("functions are nested too deeply")
-        self.called.add(name)
-        saved = self.state.parameters
-        self.depth += 1
-        parallel, self.parallel = self.parallel, 0
-        out: list[str] = []
-        try:
-            for body in bodies:
-                self.state.parameters = (name, *call.argv[1:])
-                self.active.append((name, id(body)))
-                try:
-                    out.append(self.run(body, call.stdin))
-                finally:
-                    self.active.pop()
-        finally:
-            self.depth -= 1
-            self.parallel = parallel
-            self.state.parameters = saved
-        return joined(out)
+        return functions.follow(self, name, bodies, call)

@@ -10,7 +10,7 @@ from ._lazy import Lazy
 _CONTROL = Lazy(r"[\x00-\x08\x0b-\x0d\x0e-\x1f\x7f\x80-\x9f]")
 _INVISIBLE = Lazy(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-"
-    "\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0e\ufeff\uffa0"
+    "\u200f\u2028-\u202e\u2060-\u206f\u3164\ud800-\udc7f\udd00-\udfff\ufe00-\ufe0e\ufeff\uffa0"
     "\ufff0-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U0010fe00-\U0010ffff]"
 )
 _SPACES = Lazy("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000\u0085]")

@@ -144,7 +144,11 @@ class WordReader:
                 self.pos += 2
                 parts.append(Proc(self.substituted(), direction))
             elif sign == "(" and parts and _extglob(parts[-1]):
-                parts.append(Lit(self.balanced(), False))
+                last = parts.pop()
+                assert isinstance(last, Lit)
+                if last.text[:-1]:
+                    parts.append(Lit(last.text[:-1], False))
+                parts.append(Lit(last.text[-1] + self.balanced(), False))
             elif closer and sign in "<>":
                 parts.append(Lit(sign, False))
                 self.pos += 1

@@ -6,13 +6,15 @@ is asked.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
 
-from . import INTERPRETER, Decision, Program, Request, _text
+from . import INTERPRETER, UNKNOWN, Decision, Program, Reason, Request, _text
 from . import _marks as marks
 from ._builtins import BUILTINS
 from ._call import Call
@@ -35,8 +37,23 @@ Disk = Callable[[str], str]
 
 # Longer texts are not read; many documents in a line are.
 MAX_LENGTH = 256 * 1024
+# What these say of a command is that its text, or what it runs, is not what was looked at, or will be another
+# the next time: a yes to it is for once.
+_ONCE = marks.names(
+    "remote-code decoded-code unknown-code written-code computed-command unparsable deceptive-text too-long "
+    "code-unreadable arithmetic-code judge-failed"
+)
+# Variables that a shell changes by itself.
+_CHANGING = marks.names(
+    "_ PWD OLDPWD SHLVL RANDOM SRANDOM SECONDS LINENO HISTCMD EPOCHSECONDS EPOCHREALTIME BASHPID PPID "
+    "BASH_COMMAND BASH_ARGC BASH_ARGV BASH_LINENO BASH_SOURCE PIPESTATUS COLUMNS LINES ! ?"
+)
+# A command of which nothing but blanks and quotes can be written otherwise.
+_BARE = Lazy(r"[\w@%+=:,./~\]-]")
+_PLAIN = Lazy(r"[A-Za-z0-9_ \t'\"@%+:,./-]+")
 # How many decisions are kept, on texts of how many characters: agents run the same things again and again.
 LATELY = 256
+MAX_REASONS = 100  # that are told of one request
 LATELY_TEXT = 2000
 _RANK = {"allow": 0, "ask": 1, "block": 2}
 _SEVERITY = {"low": 0, "medium": 1, "high": 2, "hardline": 3}
@@ -87,6 +104,7 @@ class Engine:
         self._allow_regenerable = allow_regenerable
         self._lately: dict[tuple[Request, int], tuple[Decision, SessionState | None]] = {}
         own = shipped()
+        self._system = own.system
         self._rules, self._trusted, self._read_only = shipped_rules()
         self._user = Rules(user_rules(rules, deny=deny, ask=ask, allow=allow))
         self._classes = Classes(own.paths)
@@ -165,6 +183,8 @@ class Engine:
             policy.write(path, call)
             state.write(path, marks.UNKNOWN)
             return self._decide(request, policy, state, session, readable=True), policy
+        if not request.cwd and (session is None or not session.cwd):
+            policy.vague = True  # where it would run
         text = request.text
         if len(text) > MAX_LENGTH:
             policy.note("too-long", "", (0, 0))
@@ -174,6 +194,9 @@ class Engine:
             policy.note("deceptive-text", deceptive[0], deceptive[1])
         readable = True
         for version in _text.versions(text):
+            said = len(policy.findings)
+            if version != text:
+                policy.seeming = len(policy.programs_run)
             try:
                 self._follow(version, policy, state if version == text else State(session, state.cwd), home)
             except (Unparsable, RecursionError) as error:
@@ -182,6 +205,10 @@ class Engine:
                 readable = False
                 if _FLOOR.search(version):
                     policy.note("floor", "", (0, len(text)), "block")
+            if version != text:  # whose places are not those of the text
+                policy.findings[said:] = [
+                    msgspec.structs.replace(one, span=(0, 0)) for one in policy.findings[said:]
+                ]
         return self._decide(request, policy, state, session, readable=readable), policy
 
     def _follow(self, text: str, policy: Policy, state: State, home: str) -> None:
@@ -193,8 +220,10 @@ class Engine:
             trusted=self._trusted,
         )
         policy.links, policy.held = state.links, state.files
+        before = set(state.functions)
         out = run.script(text, whole=True)
         run.uncalled()
+        policy.inherited |= run.called & before
         if marks.SECRET in out or marks.KEY in out:
             policy.note("show-secret", "prints a credential", (0, len(text)))
 
@@ -217,11 +246,19 @@ class Engine:
             disk=disk,
             links=state.links,
             carrying=self._carrying,
+            system=self._system,
         )
 
     def _weight(self, finding: Finding) -> tuple[int, bool, int]:
         # Where a user's own rule forbids it that is what is said: it holds in every place.
         return _RANK[finding.action], finding.rule in self._user.rules, _SEVERITY[finding.severity]
+
+    def _others(self, policy: Policy, worst: Finding) -> tuple[Reason, ...]:
+        """Return the other findings, the worst first."""
+        if len(policy.findings) == 1:
+            return ()
+        found = sorted(policy.findings, key=self._weight, reverse=True)[:MAX_REASONS]
+        return tuple(Reason(one.reason, one.rule, one.span) for one in found if one is not worst)
 
     def _floor(self, request: Request, policy: Policy, session: SessionState | None) -> Decision:
         if _FLOOR.search(request.text[:MAX_LENGTH]) or _FLOOR.search(request.text[-MAX_LENGTH:]):
@@ -238,10 +275,7 @@ class Engine:
         *,
         readable: bool,
     ) -> Decision:
-        programs = tuple(
-            Program(tuple(map(marks.shown, argv)), marks.shown(cwd))
-            for argv, cwd, _ in policy.programs_run[:200]
-        )
+        programs = _programs(policy)
         worst: Finding | None = None
         for finding in policy.findings:
             if worst is None or self._weight(finding) > self._weight(worst):
@@ -249,7 +283,11 @@ class Engine:
         exact = readable and not any(
             marks.unknown(word) for argv, _, _ in policy.programs_run for word in argv
         )
-        key = _key(policy) if exact and policy.programs_run else _text_key(request)
+        once = policy.vague or policy.inherited or any(one.rule in _ONCE for one in policy.findings)
+        held = _held(session)
+        key = ""
+        if not once and held is not None:
+            key = _key(request, policy, held) if exact and policy.programs_run else _text_key(request)
         if worst is None:
             return Decision(
                 action="allow",
@@ -267,6 +305,7 @@ class Engine:
             severity=worst.severity,  # type: ignore[arg-type]
             programs=programs,
             span=(start, stop) if stop > start else None,
+            also=self._others(policy, worst),
             key=key,
             after=state.kept(session),
         )
@@ -295,11 +334,58 @@ def policy_path(path: str, home: str) -> str:
     return normal(path, "/", {}, home) if path else ""
 
 
-def _key(policy: Policy) -> str:
-    return json.dumps(
-        [[place, cwd, *argv] for argv, cwd, place in policy.programs_run] + [policy.details],
-        ensure_ascii=True,
-        separators=(",", ":"),
+def _key(request: Request, policy: Policy, held: list[object]) -> str:
+    """Describe exactly what would run: the text, what that comes to, what is said of it, the session."""
+    programs = [[place, cwd, *argv] for argv, cwd, place in policy.programs_run]
+    text: str | None = request.text
+    if len(programs) == 1 and _PLAIN.fullmatch(request.text):
+        quoted = "'" in request.text or '"' in request.text
+        with contextlib.suppress(ValueError):
+            words = shlex.split(request.text) if quoted else request.text.split()
+            if words == list(policy.programs_run[0][0]):
+                text = None  # its words say it all, however they are quoted
+    said = sorted({(one.rule, one.reason) for one in policy.findings})
+    whole = [request.cwd, text, programs, policy.details, said, held]
+    return json.dumps(whole, ensure_ascii=True, separators=(",", ":"))
+
+
+def _held(session: SessionState | None) -> list[object] | None:
+    """Return what of a session tells which programs run, and what they do; None where that is not known."""
+    if session is None:
+        return []
+    variables = [[name, value] for name, value in sorted(session.variables.items()) if name not in _CHANGING]
+    for _, value in variables:
+        if value is not None and marks.unknown(value if isinstance(value, str) else "".join(value)):
+            return None
+    found = [["hash", name, to] for name, to in sorted(session.links.items()) if name.startswith("hash:")]
+    if not (variables or session.aliases or session.options or found):
+        return []
+    return [variables, sorted(session.aliases.items()), sorted(session.options), found]
+
+
+def _programs(policy: Policy) -> tuple[Program, ...]:
+    run, seeming = policy.programs_run, policy.seeming
+    if seeming >= 0 and run[seeming:] == run[:seeming]:
+        run, seeming = run[:seeming], -1
+    return tuple(
+        Program(
+            tuple(map(marks.shown, argv)),
+            marks.shown(cwd),
+            " ".join(map(_written, argv)) if any(map(marks.globbed, argv)) else "",
+            number in policy.met,
+            0 <= seeming <= number,
+        )
+        for number, (argv, cwd, _) in enumerate(run)
+    )
+
+
+def _written(word: str) -> str:
+    """Return a word as a shell is told it, with its patterns as such."""
+    shown = marks.shown(word)
+    if not marks.globbed(word):
+        return shown if UNKNOWN in shown else shlex.quote(shown)
+    return "".join(
+        marks.shown(one) if marks.marked(one) else one if _BARE.fullmatch(one) else f"\\{one}" for one in word
     )
 
 

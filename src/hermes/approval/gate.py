@@ -260,7 +260,11 @@ class Gate:
         :param moves: it runs in the session itself, and changes it
         :raises Refused: it may not run
         """
-        given = {"session": session if kind == "run" else None, "stdin": _stdin_text(stdin)}
+        given = {
+            "session": session if kind == "run" else None,
+            "stdin": _stdin_text(stdin),
+            "env": tuple((env or {}).items()),
+        }
         if session is None or not self._follows:
             state = await self._with(None, self._env)
             request = self.request(kind, text, cwd=self.at(self.place.cwd, cwd), **given)
@@ -304,7 +308,7 @@ class Gate:
         """Return the state in which a command would run, and the decision on it and on its variables."""
         if not env or isinstance(self.judge, AllowAll):
             return state, await self.decide(request, state)
-        setting = msgspec.structs.replace(request, text=_exports(env), stdin=None)
+        setting = msgspec.structs.replace(request, text=_exports(env), stdin=None, env=())
         first = await self.decide(setting, state)
         if first.after is not None:
             state = first.after
@@ -319,9 +323,7 @@ class Gate:
                 severity=first.severity,
                 span=None,
             )
-        # The values are part of what is approved: a grant for one does not hold for another.
-        key = decision.key and f"{decision.key}\n{setting.text}"
-        return state, msgspec.structs.replace(decision, key=key, read_only=False)
+        return state, msgspec.structs.replace(decision, read_only=False)
 
     async def _with(self, state: Any, env: Mapping[str, str]) -> Any:
         if not env or not self._follows:

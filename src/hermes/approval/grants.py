@@ -1,8 +1,9 @@
 """Grants: a yes that is kept, for exactly what it was given for.
 
-A grant is bound to the judge's description of what would run (programs, arguments, directory), to the kind of
-request and to the place. One for a session is kept in memory by the process whose person gave it, so that no
-other process and no other session has it; one for always is kept in the state store, and expires.
+A grant is bound to the judge's description of what would run (the text, what it comes to, what the session
+adds), to what goes with it (variables, input), to the directory, the kind of request and the place. One for a
+session is kept in memory by the process whose person gave it, so that no other process and no other session
+has it; one for always is kept in the state store, and expires.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import json
 import shlex
 import time
 from collections.abc import Iterator
@@ -21,12 +23,18 @@ from hermes.errors import HermesError
 from hermes.state import Store
 
 from . import Answer, Decision, Request
+from .redact import redact
 
-__all__ = ["DAYS", "Grant", "GrantStore", "Grants", "proposed"]
+__all__ = ["DAYS", "OUTDATED", "Grant", "GrantStore", "Grants", "proposed", "variables"]
 
 NOTE = "grants"  # of the state store
 DAYS = 30
 """How long a grant for always holds."""
+OUTDATED = (
+    "no longer hold, and were removed: they did not name variables, documents and how commands are joined"
+)
+"""What is said of grants of an earlier hermes, after how many there were."""
+FORM = "2:"  # how keys begin; those of before said too little of a command, and answer nothing
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,6 +56,11 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     expires: float
 
     @property
+    def outdated(self) -> bool:
+        """Whether it is of an earlier hermes, which bound grants less exactly: it grants nothing."""
+        return not self.key.startswith(FORM)
+
+    @property
     def place(self) -> str:
         return f"{self.backend}:{self.host}" if self.host else self.backend
 
@@ -55,12 +68,7 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Return whether it is an answer to this very decision."""
         # An expiry further away than any that is given was not written by us, or the clock was set back.
         current = self.created - 60 <= now < self.expires <= self.created + DAYS * 86400 + 1
-        return current and (self.key, self.kind, self.backend, self.host) == (
-            decision.key,
-            request.kind,
-            request.backend,
-            request.host,
-        )
+        return current and self.key == _key(request, decision)
 
 
 class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -71,26 +79,31 @@ class _File(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 def proposed(request: Request, decision: Decision, now: float | None = None) -> Grant:
     """Return the grant that *always* would store, which is shown before it is."""
     now = time.time() if now is None else now
-    programs = decision.programs
-    places = {program.cwd for program in programs}
+    key = _key(request, decision)
     return Grant(
-        id=_ident(request, decision.key),
-        key=decision.key,
+        id=key[len(FORM) :][:8],  # the same for the same thing: what was shown can be found under it
+        key=key,
         kind=request.kind,
         backend=request.backend,
         host=request.host,
-        what="; ".join(shlex.join(program.argv) for program in programs),
-        cwd=places.pop() if len(places) == 1 else request.cwd,
+        what=variables(request) + request.text,
+        cwd=request.cwd,
         rule=decision.rule,
         created=now,
         expires=now + DAYS * 86400,
     )
 
 
-def _ident(request: Request, key: str) -> str:
-    """Return the same id for the same thing, so that what was shown can be found under it."""
-    whole = "\0".join((request.kind, request.backend, request.host, key))
-    return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+def variables(request: Request) -> str:
+    """Return the variables that are set for a request as they would stand before it, without secrets."""
+    return "".join(redact(f"{name}={shlex.quote(value)}") + " " for name, value in request.env)
+
+
+def _key(request: Request, decision: Decision) -> str:
+    """Return the same for the same thing, and for nothing else. No text of it can be read from that."""
+    place = (request.kind, request.backend, request.host, request.cwd)
+    whole = [*place, request.reader, request.stdin, request.env, decision.key]
+    return FORM + hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
 class GrantStore:
@@ -122,11 +135,20 @@ class GrantStore:
         :raises HermesError: code ``state_unreadable``, ``state_unwritable`` or ``state_busy``
         """
 
-        def same(other: Grant) -> bool:
-            return (other.key, other.kind, other.place) == (grant.key, grant.kind, grant.place)
-
         with self._changing() as grants:
-            grants[:] = [other for other in grants if not same(other)] + [grant]
+            grants[:] = [other for other in grants if other.key != grant.key] + [grant]
+
+    def retire(self) -> int:
+        """Remove those of an earlier hermes, which grant nothing any more, and return how many there were."""
+        try:
+            if not any(grant.outdated for grant in self._read().grants):
+                return 0
+            with self._changing() as grants:
+                before = len(grants)
+                grants[:] = [grant for grant in grants if not grant.outdated]
+                return before - len(grants)
+        except HermesError:
+            return 0
 
     def revoke(self, idents: list[str]) -> list[Grant]:
         """Remove grants by their ids, or all of them when there are no ids, and return what was removed.
@@ -185,13 +207,13 @@ class Grants:
 
     def __init__(self, store: GrantStore | None = None) -> None:
         self._stored = store or GrantStore()
-        self._sessions: set[tuple[str | None, str, str]] = set()
+        self._sessions: set[tuple[str | None, str]] = set()
 
     async def find(self, request: Request, decision: Decision) -> str | None:
         """Return by which kind of grant a decision was answered before, None for none."""
         if not decision.grantable:
             return None
-        if (request.session, request.kind, decision.key) in self._sessions:
+        if (request.session, _key(request, decision)) in self._sessions:
             return "session grant"
         found = await asyncio.to_thread(self._stored.find, request, decision)
         return f"grant {found.id}" if found is not None else None
@@ -199,7 +221,7 @@ class Grants:
     async def keep(self, request: Request, decision: Decision, answer: Answer) -> None:
         """Keep an answer that is to hold for longer than once."""
         if answer is Answer.SESSION:
-            self._sessions.add((request.session, request.kind, decision.key))
+            self._sessions.add((request.session, _key(request, decision)))
         elif answer is Answer.ALWAYS:
             await asyncio.to_thread(self._stored.add, proposed(request, decision))
 

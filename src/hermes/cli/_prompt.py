@@ -11,14 +11,27 @@ import os
 import termios
 import textwrap
 import time
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from hermes.approval import Answer, Decision, Request
-from hermes.approval.grants import DAYS, Grant, proposed
+from hermes.approval.grants import DAYS, OUTDATED, Grant, GrantStore, proposed, variables
 
 from . import _status
 from ._report import clean
-from ._show import MAX_LINES, odd_letters, place_of, program_line, underlined, why
+from ._show import (
+    MAX_LINES,
+    MOST,
+    odd_letters,
+    others,
+    place_of,
+    program_line,
+    program_lines,
+    spans,
+    underlined,
+    why,
+)
 
 VERBS = {
     "run": "run this command",
@@ -27,6 +40,15 @@ VERBS = {
     "input": "give this input to a running program",
     "write": "change this file",
 }
+
+
+NOT_OFFERED = (
+    "not all of it is known or as it looks, what it runs may be another the next time, or it is among "
+    "the worst"
+)
+
+
+EXPLAINED = "; explain lists them"
 
 
 class Prompt:
@@ -41,7 +63,17 @@ class Prompt:
 
     async def __call__(self, request: Request, decision: Decision) -> Answer:
         async with self._one:
+            gone = await asyncio.to_thread(GrantStore().retire)
             with _status.held(), _Terminal(self._path) as terminal:
+                if gone:
+                    terminal.say(
+                        [
+                            "",
+                            *textwrap.wrap(
+                                f"Grants of an earlier hermes ({gone}) {OUTDATED}.", terminal.width() - 1
+                            ),
+                        ]
+                    )
                 return await self._ask(terminal, request, decision)
 
     async def _ask(self, terminal: _Terminal, request: Request, decision: Decision) -> Answer:
@@ -61,7 +93,9 @@ class Prompt:
                 return Answer.SESSION
             elif said in ("a", "always") and decision.grantable:
                 grant = proposed(request, decision)
-                terminal.say(["", "This would be stored:", *described(grant, terminal.width())])
+                terminal.say(
+                    ["", "This would be stored:", *described(grant, request, decision, terminal.width())]
+                )
                 sure = await terminal.answer("Store it? [y]es, [n]o (default): ")
                 if sure.strip().lower() in ("y", "yes"):
                     return Answer.ALWAYS
@@ -75,17 +109,16 @@ class Prompt:
 def question(request: Request, decision: Decision, width: int) -> list[str]:
     """Return the lines that say what is asked."""
     lines = ["", f"hermes: may it {VERBS[request.kind]}?", ""]
-    lines += underlined(request.text, decision.span, width=width, most=MAX_LINES)
+    lines += underlined(request.text, spans(decision), width=width, most=MAX_LINES)
     lines += [f"    ({odd})" for odd in odd_letters(request.text)]
     lines.append("")
     shown = [program_line(program) for program in decision.programs]
     if shown and [shlex_like(request.text)] != shown:
-        for number, line in enumerate(shown[:6]):
-            lines += _field("Runs" if not number else "", line, width)
-        if len(shown) > 6:
-            lines += _field("", f"and {len(shown) - 6} more; explain lists them", width)
+        lines += _list("Runs", program_lines(decision.programs, MOST, EXPLAINED), width)
+    if request.env:
+        lines += _field("With", clean(variables(request)), width)
     lines += _field("Where", place_of(request), width)
-    lines += _field("Why", why(decision), width)
+    lines += _list("Why", [why(decision), *others(decision, MOST, EXPLAINED)], width)
     if decision.comment:
         lines += _field("Advisor", clean(decision.comment, keep="\n"), width)
     return lines
@@ -98,13 +131,15 @@ def shlex_like(text: str) -> str:
 
 def explanation(request: Request, decision: Decision, width: int, *, lasting: bool) -> list[str]:
     """Return everything that is known about the request, and what the answers mean."""
-    lines = ["", "The whole of it:", *underlined(request.text, decision.span, width=width)]
-    for program in decision.programs:
-        lines += _field("Runs", program_line(program), width)
-        if program.cwd and program.cwd != request.cwd:
-            lines += _field("", f"in {clean(program.cwd)}", width)
+    lines = ["", "The whole of it:", *underlined(request.text, spans(decision), width=width)]
+    for cwd, programs in groupby(decision.programs, lambda program: program.cwd):
+        lines += _list("Runs", program_lines(list(programs)), width)
+        if cwd and cwd != request.cwd:
+            lines += _field("", f"in {clean(cwd)}", width)
+    if request.env:
+        lines += _field("With", clean(variables(request)), width)
     lines += _field("Where", place_of(request), width)
-    lines += _field("Why", why(decision), width)
+    lines += _list("Why", [why(decision), *others(decision)], width)
     lines += _field("Severity", decision.severity, width)
     lines.append("")
     meanings = [
@@ -116,20 +151,29 @@ def explanation(request: Request, decision: Decision, width: int, *, lasting: bo
             meanings.append(("session", "the very same is not asked again by this hermes in this session"))
         meanings.append(("always", f"the very same is not asked again here, for {DAYS} days"))
     else:
-        meanings.append(("always", "is not offered: not all of it is known, or it is among the worst"))
+        meanings.append(("always", f"is not offered: {NOT_OFFERED}"))
     for name, meaning in meanings:
         lines += _field(name, meaning, width)
     return [*lines, ""]
 
 
-def described(grant: Grant, width: int = 80) -> list[str]:
+def described(grant: Grant, request: Request, decision: Decision, width: int) -> list[str]:
     """Return a grant in words: exactly what it covers."""
     until = time.strftime("%Y-%m-%d", time.localtime(grant.expires))
-    lines = _field("Allow", clean(grant.what), width)
+    before = len(grant.what) - len(request.text)  # the variables that are set for it
+    marked = [(start + before, end + before) for start, end in spans(decision)]
+    lines = underlined(grant.what, width=width, indent=" " * 11)
+    if len(lines) > 2 * MOST:  # what it is about is among what is left
+        lines = underlined(grant.what, marked, width=width, indent=" " * 11, most=2 * MOST)
+    lines[0] = f"{'Allow:':<10} {lines[0].strip()}"
     lines += _field("In", clean(grant.cwd or "any directory"), width)
     lines += _field("Where", clean(grant.place), width)
     lines += _field("Until", f"{until}; 'hermes approvals revoke {grant.id}' takes it back", width)
     return lines
+
+
+def _list(name: str, texts: Sequence[str], width: int) -> list[str]:
+    return [line for at, text in enumerate(texts) for line in _field("" if at else name, text, width)]
 
 
 def _field(name: str, text: str, width: int) -> list[str]:

@@ -33,11 +33,31 @@ def say(text: str) -> None:
     global changing
     try:
         over = "\r\x1b[K" if changing else ""
-        sys.stderr.write(over + (f"hermes: {clean(text, keep=chr(10))}\n" if text.strip() else "\n"))
+        sys.stderr.write(
+            over + (_fitting(f"hermes: {clean(text, keep=chr(10))}\n") if text.strip() else "\n")
+        )
         sys.stderr.flush()
         changing = False
     except (OSError, ValueError, UnicodeError):
         pass
+
+
+def _fitting(text: str) -> str:
+    """Return lines that a terminal breaks between words, not in them."""
+    if len(text) < 40 or not sys.stderr.isatty():
+        return text
+    import os
+
+    width = os.get_terminal_size(sys.stderr.fileno()).columns
+    if width < 40 or max(map(len, text.split("\n"))) < width:
+        return text
+    import textwrap
+
+    indent = " " * len("hermes: ")
+    wrap = textwrap.TextWrapper(
+        width - 1, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    )
+    return "\n".join(wrap.fill(line) if len(line) >= width else line for line in text.split("\n"))
 
 
 def report(error: BaseException, *, debug: bool) -> None:

@@ -17,8 +17,8 @@ from hermes.errors import Refused
 
 from . import _options as options
 from ._report import clean, say
-from ._show import program_line, underlined, why
-from ._text import print_json, table
+from ._show import MOST, others, program_lines, spans, underlined, why
+from ._text import print_json
 
 app = options.new_group("Say what is asked, what was granted and what was answered.")
 
@@ -49,6 +49,8 @@ def check(
     """
     if jsonl == (command is not None):
         raise typer.BadParameter("give either COMMAND or --jsonl", param_hint="COMMAND")
+    if jsonl and sys.stdin is None:
+        raise typer.BadParameter("standard input is closed; give it lines: < FILE", param_hint="--jsonl")
     judge = _judge()
     if jsonl:
         _stream(judge)
@@ -81,11 +83,16 @@ def _request(command: str, cwd: str | None) -> Request:
 
 
 def _said(request: Request, decision: Decision) -> list[str]:
-    lines = [f"{decision.action}: {why(decision)}", ""]
-    lines += underlined(request.text, decision.span)
+    width, rest = _width(), "; --json has them"
+    lines = [_wrapped(f"{decision.action}: {why(decision)}")]
+    lines += [_wrapped(f"also: {one}") for one in others(decision, MOST if width else 0, rest)]
+    lines += [
+        "",
+        *underlined(request.text, spans(decision), width=width or 80, most=2 * MOST if width else 0),
+    ]
     if decision.programs:
-        lines.append("")
-        lines += [f"runs: {program_line(program)}" for program in decision.programs]
+        shown = program_lines(decision.programs, 2 * MOST if width else 0, rest)
+        lines += ["", *(_wrapped(f"runs: {one}", most=MOST) for one in shown)]
     return lines
 
 
@@ -98,6 +105,7 @@ def _object(decision: Decision) -> dict[str, Any]:
         "read_only": decision.read_only,
         "programs": [{"argv": list(one.argv), "cwd": one.cwd} for one in decision.programs],
         "span": list(decision.span) if decision.span is not None else None,
+        "also": [{"rule": one.rule, "reason": one.reason, "span": list(one.span)} for one in decision.also],
     }
 
 
@@ -109,7 +117,7 @@ def _stream(judge: Judge) -> None:
         try:
             if not line.strip():
                 raise ValueError("the line is empty; expected an object with a 'command'")
-            asked = json.loads(line)
+            asked = json.loads(_text(line))
             if not isinstance(asked, dict) or not isinstance(asked.get("command"), str):
                 raise ValueError("expected an object with a 'command' that is text")
             if not isinstance(asked.get("cwd"), str | None):
@@ -127,6 +135,13 @@ def _stream(judge: Judge) -> None:
         data = json.dumps(found, ensure_ascii=True)
         sys.stdout.write(data + "\n")
         sys.stdout.flush()
+
+
+def _text(line: bytes) -> str:
+    try:
+        return line.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError("the line is not UTF-8; expected an object with a 'command'") from None
 
 
 def _lines() -> Iterator[bytes]:
@@ -158,20 +173,20 @@ def test(
         granted = GrantStore().find(request, decision)
     strict = settings.mode == "strict" and not decision.read_only and decision.rule is None
     if decision.action == "block":
-        print(f"it is blocked, in every mode: {why(decision)}")
+        print(_wrapped(f"it is blocked, in every mode: {why(decision)}"))
     elif decision.action == "allow" and not strict:
-        print(f"it runs: {why(decision)}")
+        print(_wrapped(f"it runs: {why(decision)}"))
         return 0
     elif settings.mode == "off":
-        print(f"it runs, since approvals are off. Otherwise it is asked about: {why(decision)}")
+        print(_wrapped(f"it runs, since approvals are off. Otherwise it is asked about: {why(decision)}"))
         return 0
     elif granted is not None:
-        print(f"it runs, by grant {granted.id}. Otherwise it is asked about: {why(decision)}")
+        print(_wrapped(f"it runs, by grant {granted.id}. Otherwise it is asked about: {why(decision)}"))
         return 0
     elif strict and decision.action == "allow":
-        print("it is asked about: mode strict lets through only what is known to be read-only")
+        print(_wrapped("it is asked about: mode strict lets through only what is known to be read-only"))
     else:
-        print(f"it is asked about: {why(decision)}")
+        print(_wrapped(f"it is asked about: {why(decision)}"))
     return 121
 
 
@@ -183,26 +198,21 @@ def ls(json: options.Json = False, debug: options.Debug = False) -> int:
     """
     import msgspec
 
-    from hermes.approval.grants import GrantStore
+    from hermes.approval.grants import OUTDATED, GrantStore
 
+    if gone := GrantStore().retire():
+        say(f"Grants of an earlier hermes ({gone}) {OUTDATED}.")
     found = GrantStore().all()
     if json:
         print_json([msgspec.to_builtins(grant) for grant in found])
     elif not found:
         print("Nothing is granted.")
     else:
-        rows = [
-            (
-                grant.id,
-                time.strftime("%Y-%m-%d", time.localtime(grant.expires)),
-                grant.kind,
-                clean(grant.place),
-                clean(grant.cwd or "-"),
-                clean(grant.what),
-            )
-            for grant in found
-        ]
-        print(table(("ID", "UNTIL", "KIND", "PLACE", "DIRECTORY", "COMMAND"), rows))
+        for grant in found:
+            until = time.strftime("%Y-%m-%d", time.localtime(grant.expires))
+            rule = f", rule {grant.rule}" if grant.rule else ""
+            print(_wrapped(f"{grant.id}  until {until}  {grant.kind} on {grant.place}{rule}"))
+            print(*_command(grant.what), _wrapped(f"    in {grant.cwd or 'any directory'}"), sep="\n")
     return 0
 
 
@@ -225,7 +235,7 @@ def revoke(
         raise typer.BadParameter("give either IDs or --all", param_hint="ID")
     gone = GrantStore().revoke(idents or [])
     for grant in gone:
-        print(f"{grant.id}: taken back ({clean(grant.what)})")
+        print(_wrapped(f"{grant.id}: taken back ({grant.what})", most=MOST))
     missing = sorted(set(idents or []) - {grant.id for grant in gone})
     for ident in missing:
         say(f"error: there is no grant {ident}; 'hermes approvals ls' lists them.")
@@ -313,20 +323,33 @@ def _show(entry: dict[str, Any], *, as_json: bool) -> None:
         head = f"{when}  {entry['answer']} by {entry['how']}  {entry['kind']} on {place}{rule}"
         where = f"in {entry['cwd']}" if entry["cwd"] else "in an unknown directory"
         tail = f"{where}, {entry['user']} (pid {entry['pid']}): {entry['reason']}"
-        print(_wrapped(head), f"    {clean(str(entry['text']))}", _wrapped(f"    {tail}"), sep="\n")
+        print(_wrapped(head), *_command(str(entry["text"])), _wrapped(f"    {tail}"), sep="\n")
     except (KeyError, TypeError, ValueError, OverflowError):  # of another version
         print_json(entry)
 
 
-def _wrapped(text: str) -> str:
-    """Return a line as it fits a terminal; elsewhere it stays one."""
+def _width() -> int:
+    """Return how wide the terminal is; 0 where the output goes elsewhere, and nothing is cut or wrapped."""
     import shutil
+
+    return max(40, shutil.get_terminal_size().columns) if sys.stdout.isatty() else 0
+
+
+def _command(text: str) -> list[str]:
+    """Return the lines of a command, without the middle of a long one; in one line where nobody looks."""
+    if width := _width():
+        return underlined(text, width=width, indent="    ", most=2 * MOST)
+    return [f"    {clean(text)}"]
+
+
+def _wrapped(text: str, most: int = 0) -> str:
+    """Return a line as it fits a terminal, at the most so many lines of it; elsewhere it stays one."""
     import textwrap
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     text = clean(text)
-    return (
-        textwrap.fill(text, width - 1, subsequent_indent="    ", break_on_hyphens=False)
-        if width > 20
-        else text
-    )
+    if not (width := _width()):
+        return text
+    lines = textwrap.wrap(text, width - 1, subsequent_indent="    ", break_on_hyphens=False)
+    if most and len(lines) > most:
+        lines[most - 1 :] = [f"    [... {len(lines) - most + 1} lines are not shown here ...]"]
+    return "\n".join(lines)

@@ -20,7 +20,8 @@ from ._streams import Output, OutputClosed
 from ._text import age, print_json, size, table
 
 if TYPE_CHECKING:
-    from hermes.job import JobInfo
+    from hermes.credentials.scrub import Stream as SecretStream
+    from hermes.job import Job, JobInfo
     from hermes.sandbox import Sandbox
 
 app = options.new_group("List, follow, start and end what runs in a sandbox.")
@@ -163,7 +164,7 @@ def logs(
     async def work() -> int:
         async with opened(chosen, create=False) as box:
             if follow:
-                await _pass_on(box, job)
+                await _pass_on(box, job, redact=True)
             else:
                 await _print_logs(box, job)
             return 0
@@ -191,7 +192,7 @@ def attach(
         async with opened(chosen, create=False) as box:
             if os.isatty(0) and os.isatty(1) and await _on_terminal(box, job):
                 return await _take_up(chosen, box, job)
-            return await _pass_on(box, job)
+            return await _pass_on(box, job, redact=not os.isatty(1))
 
     return _reading(work(), job)
 
@@ -207,14 +208,37 @@ def _reading(work: Any, job: str) -> int:
         return 130
 
 
-async def _pass_on(box: Sandbox, ident: str) -> int:
+class _Redacted:
+    """Takes secrets out of what a job has written, by stream."""
+
+    def __init__(self, job: Job, *, redact: bool) -> None:
+        self._job, self._redact = job, redact
+        self._streams: dict[int, SecretStream] = {}
+
+    def feed(self, chan: int, data: bytes) -> bytes:
+        scrub = self._job._scrub() if self._redact else None
+        if scrub is None and chan not in self._streams:
+            return data
+        if scrub is not None:
+            self._streams.setdefault(chan, scrub.stream()).renew(scrub)
+        return self._streams[chan].feed(data)
+
+    def end(self) -> list[tuple[int, bytes]]:
+        """Return what was held back, since it could have become a secret."""
+        return [(chan, one.end()) for chan, one in self._streams.items()]
+
+
+async def _pass_on(box: Sandbox, ident: str, *, redact: bool) -> int:
     """Write a job's output as it comes, and return its exit code."""
     job, output = await box.job(ident), Output()
+    redacted = _Redacted(job, redact=redact)
     # Not follow(): the answer at the end of this very stream has the exit code, and a command whose result
     # was fetched is forgotten.
     stream = job._attach(live=True)
     try:
         async for chan, data in stream:
+            await output.write(2 if chan == 2 else 1, redacted.feed(chan, data))
+        for chan, data in redacted.end():
             await output.write(2 if chan == 2 else 1, data)
         code = (await stream.reply()).body.get("exit_code")
     finally:
@@ -223,8 +247,8 @@ async def _pass_on(box: Sandbox, ident: str) -> int:
 
 
 async def _print_logs(box: Sandbox, ident: str) -> None:
-    await box.job(ident)  # says what is wrong with a stray or an unknown one
-    output = Output()
+    job = await box.job(ident)  # says what is wrong with a stray or an unknown one
+    output, redacted = Output(), _Redacted(job, redact=True)
     for chan in (1, 2):
         offset = 0
         while True:
@@ -233,8 +257,10 @@ async def _print_logs(box: Sandbox, ident: str) -> None:
             following = reply.body.get("next")
             if not reply.raw or type(following) is not int:
                 break
-            await output.write(chan, reply.raw)
+            await output.write(chan, redacted.feed(chan, reply.raw))
             offset = following
+    for chan, data in redacted.end():
+        await output.write(chan, data)
 
 
 async def _on_terminal(box: Sandbox, ident: str) -> bool:

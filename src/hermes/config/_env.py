@@ -11,7 +11,7 @@ from hermes.errors import ConfigError
 
 from ._units import home
 
-__all__ = ["PASSWORD", "Secret", "dotenv", "environment", "sudo_password", "ungivable", "withhold"]
+__all__ = ["PASSWORD", "Secret", "at_once", "dotenv", "environment", "sudo_password", "ungivable", "withhold"]
 
 PASSWORD = "HERMES_SUDO_PASSWORD"
 MAX_PASSWORD = 1023  # bytes; sudo takes no longer one
@@ -76,6 +76,11 @@ def sudo_password() -> Secret | None:
     return Secret(value)
 
 
+def at_once(path: str, flags: int) -> int:
+    """Open a file for ``open``; a FIFO, too, which would wait for a writer."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def dotenv(names: Collection[str]) -> dict[str, Secret]:
     """Return those of the variables that ``.env`` in home has. Blocks.
 
@@ -83,8 +88,10 @@ def dotenv(names: Collection[str]) -> dict[str, Secret]:
     """
     path = home() / ".env"
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=at_once) as file:
             info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                raise ConfigError(f"{path} is not a file; it was not used", hint="Move it away.")
             text = file.read().decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return {}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hermes.errors import ConfigError
 
-from ._env import PASSWORD
+from ._env import PASSWORD, at_once
 from ._env import _unquoted as unquoted
 from ._file import locked, replace
 from ._load import ENVIRONMENT
@@ -108,7 +108,7 @@ def write(name: str, value: str | None) -> Path:
 
 def _read(path: Path) -> str:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=at_once) as file:
             facts = os.fstat(file.fileno())
             if not stat.S_ISREG(facts.st_mode):
                 raise ConfigError(f"{path} is not a file; nothing was changed", hint="Move it away.")

@@ -124,6 +124,21 @@ def _variables(word: str, pick: random.Random) -> list[tuple[str, str]]:
         ('f() { "$@"; }; ', f"f {word}"),
         ('f() { $1 "${@:2}"; }; ', f"f {word}"),
         (f"shopt -s expand_aliases; alias q={word}\n", "q"),
+        (f"a=(x {word} y); ", '"${a[@]:1:1}"'),
+        (f"a=(x y {word}); ", "${a[*]:2:1}"),
+        (f"a=(x {word}); ", '"${a[@]: -1}"'),
+        (f"a=(x y {word}); n=2; ", "${a[@]:n:1}"),
+        (f"set -- a {word} b; ", '"${@:2:1}"'),
+        (f"declare -a 'a=(x {word})'; ", "${a[1]}"),
+        (f"typeset -a 'a=({word} x)'; ", '"${a[@]:0:1}"'),
+        (f"declare -A 'm=([k]={word})'; ", "${m[k]}"),
+        (f"declare -a a; declare 'a=({word})'; ", "$a"),
+        ('f() { [ "$1" = s ] && f r "${@:2}" || { shift; "$@"; }; }; ', f"f s {word}"),
+        ('f() { case $1 in a) shift; f b "$@";; b) shift; "$@";; esac; }; ', f"f a {word}"),
+        ('f() { g "$@"; }; g() { case $1 in 0) shift; "$@";; *) f 0 "$@";; esac; }; ', f"f {word}"),
+        (f'x=true; f() {{ $x "$@"; [ $x = {word} ] && return; x={word}; f "$@"; }}; ', "f"),
+        ("shopt -s extglob\n", f"/usr/local/bin/@({word})"),
+        (f"shopt -s extglob\nx='/usr/local/bin/@({word})'; ", "$x"),
         (f"ln -s /usr/local/bin/{word} ./lnk; ", "./lnk"),
         (f"cp /usr/local/bin/{word} ./cpy; ", "./cpy"),
     ]
@@ -133,6 +148,20 @@ def _make(line: str) -> str:
     if "\n" in line:
         return f"eval {quote(line)}"
     return f"make -sf - <<'XEOF'\nall:\n\t@bash -c {quote(line).replace('$', '$$')}\nXEOF"
+
+
+def _recursive(line: str, shape: str) -> str:
+    """Return a function that calls itself before it comes to the line."""
+    name = f"r{zlib.crc32(line.encode()) % 10**6}"
+    return shape.format(f=name, line=quote(line), inner=quote(f"{name} {quote(line)}"))
+
+
+def _added_recipe(line: str) -> str:
+    if "\n" in line:
+        return f"eval {quote(line)}"
+    name = _name("k", line)[:-2] + "mk"
+    recipe = quote(f"@bash -c {quote(line)}".replace("$", "$$"))
+    return f"echo all: > {name}; printf '\\t%s\\n' {recipe} >> {name}; make -sf {name} all"
 
 
 _PERL = 'system("bash", "-c", '
@@ -188,6 +217,19 @@ CARRIERS: list[Carrier] = [
     lambda line, _: f"cat <<XEOF\n$({line}\n)\nXEOF",
     lambda line, _: f"arr[$({line}\necho 0)]=1",
     lambda line, _: f"echo ${{zz:-$({line}\n)}}",
+    lambda line, _: f"declare -a {quote(f'a0=([$({line}{chr(10)}echo 0)]=1)')}",
+    lambda line, _: f"typeset -a {quote(f'a0=($({line}{chr(10)}))')}",
+    lambda line, _: f"declare -A {quote(f'h0=([$({line}{chr(10)})k]=1)')}",
+    lambda line, _: f"g() {{ local -a {quote(f'a0=($({line}{chr(10)}))')}; }}; g",
+    lambda line, _: _recursive(line, '{f}() {{ eval "$1"; }}; {f} {inner}'),
+    lambda line, _: _recursive(line, '{f}() {{ [ -n "$1" ] && {f} \'\' {line} || eval "$2"; }}; {f} a'),
+    lambda line, _: _recursive(
+        line, "{f}() {{ case $1 in a) {f} b;; b) {f} c;; c) eval {line};; esac; }}; {f} a"
+    ),
+    lambda line, _: _recursive(
+        line, '{f}=:; {f}() {{ eval "${f}"; [ "${f}" = : ] || return 0; {f}={line}; {f}; }}; {f}'
+    ),
+    lambda line, _: _added_recipe(line),
     lambda line, _: f"env bash -c {quote(line)}",
     lambda line, _: f'env -i A=1 PATH="$PATH" bash -c {quote(line)}',
     lambda line, _: f"nice -n 1 bash -c {quote(line)}",
