@@ -116,7 +116,9 @@ def _message(request: Request, decision: Decision, choices: list[str]) -> str:
         lines.append("session: the very same is not asked again while this server runs.")
     if "always" in choices:
         lines.append("always stores this:")
-        lines += [f"  {line}" for line in described(proposed(request, decision), WIDTH - 2)]
+        lines += [
+            f"  {line}" for line in described(proposed(request, decision), request, decision, WIDTH - 2)
+        ]
     return "\n".join(lines).strip("\n")
 
 
