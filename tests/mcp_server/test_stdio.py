@@ -124,6 +124,7 @@ async def test_a_yes_for_the_session_is_for_the_very_same(tmp_path: Path) -> Non
     work = tmp_path / "work"
     person = Person({"answer": "session"}, {"answer": "deny"})
     async with over_stdio(work, "--rm", elicitation_callback=person) as client:
+        await client.call_tool("terminal", {"command": "true"})  # what a session has is part of a grant
         for name, refused in (("old", False), ("old", False), ("other", True)):
             (work / name).mkdir()
             result = await client.call_tool("terminal", {"command": f"rm -rf {name}"})
