@@ -325,3 +325,14 @@ async def test_what_a_place_cannot_do_is_refused_also_where_it_runs_already(wish
             await hermes.Sandbox("local", name="there", **wish).open()
         assert (await box.run("echo on")).text == "on\n"
         await box.destroy()
+
+
+async def test_commands_keep_their_order_when_the_use_of_the_sandbox_is_noted() -> None:
+    async with hermes.Sandbox("local") as box:
+        assert box._record is not None
+        for _ in range(5):
+            box._record.last_used = 0.0
+            runs = [asyncio.create_task(box.run(f"echo {n} >>order")) for n in range(10)]
+            await asyncio.gather(*runs)
+            assert (await box.run("tr '\\n' ' ' <order; rm order")).text == "0 1 2 3 4 5 6 7 8 9 "
+        assert box._record.last_used > 0.0

@@ -350,14 +350,26 @@ async def end(place: Backend, record: SandboxRecord, store: Store) -> None:
     await place.destroy()
 
 
-async def used(box: Sandbox) -> None:
-    """Note that a sandbox is in use: to the minute, to the second where a round trip takes longer anyway."""
-    place, record = box._place, box._record
+def note_use(box: Sandbox) -> None:
+    """Note that a sandbox is in use: to the minute, to the second where a round trip takes longer anyway.
+
+    Commands do not wait for it: they would be overtaken by those that need not.
+    """
+    place, record, now = box._place, box._record, time.time()
     if place is None or record is None:
         return
-    every = 1.0 if place.distant else TOUCH_EVERY
-    if not 0 <= time.time() - record.last_used < every:
-        await asyncio.to_thread(box._store.touch, record, every)
+    if not 0 <= now - record.last_used < (1.0 if place.distant else TOUCH_EVERY):
+        record.last_used = now
+        loop = asyncio.get_running_loop()
+        box._noting = loop.run_in_executor(None, box._store.touch, record, 0.0)
+
+
+async def used(box: Sandbox) -> None:
+    """Note that a sandbox is in use, and wait until that is written."""
+    note_use(box)
+    if box._noting is not None:
+        await box._noting
+        box._noting = None
 
 
 async def forget(record: SandboxRecord, store: Store) -> None:

@@ -20,7 +20,7 @@ from ._gate import gate_of
 from ._tasks import settled
 from .config import Config, Lifetime, given_duration, load, sudo_password
 from .errors import ConfigError, HermesError, JobError, SandboxGone
-from .places import Origin, Wanted, end, find_or_create, locked, used
+from .places import Origin, Wanted, end, find_or_create, locked, note_use, used
 from .session import (
     OnOutput,
     Result,
@@ -115,6 +115,7 @@ class Sandbox:
         self._client = secrets.token_hex(4)
         self._place: Backend | None = None
         self._open_channel: Channel | None = None
+        self._noting: asyncio.Future[None] | None = None
         self._record: SandboxRecord | None = None
         self._sessions: set[str] = set()
         self._base: dict[str, Any] = {}
@@ -273,7 +274,7 @@ class Sandbox:
         """Wake the place if it was suspended; attach again when it was given up."""
         if self._budget is not None:
             self._budget.check()
-        await used(self)
+        note_use(self)
         if self._asleep or (self._open_channel is not None and self._open_channel.unreachable):
             from ._idle import come_back
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from hermes.approval import Request, decide
 from hermes.approval.engine import Engine
 
-HOME = {"home": "/home/dev", "workspace": "/home/dev/project", "cwd": "/home/dev/project"}
+HOME: dict[str, Any] = {"home": "/home/dev", "workspace": "/home/dev/project", "cwd": "/home/dev/project"}
 
 
 @pytest.mark.parametrize(
