@@ -37,6 +37,7 @@ __all__ = [
     "Request",
     "check",
     "decide",
+    "refusal",
     "standard_judge",
 ]
 
@@ -153,7 +154,10 @@ class Nobody:
 
 
 OnApproval = Callable[[Request, Decision], "bool | Answer | Awaitable[bool | Answer]"]
-"""Asks a person. Only the very value True and an ``Answer`` are a yes; may be async."""
+"""Asks a person. Only the very value True and an ``Answer`` are a yes; may be async.
+
+It may raise what :func:`refusal` makes: a no with the person's reason.
+"""
 
 
 class Judge(Protocol):
@@ -346,6 +350,7 @@ async def check(
         raise refusal(request, decision.reason, decision.rule, on_approval.hint)
     if advise is not None and (comment := await advise(request, decision)):
         decision = msgspec.structs.replace(decision, comment=comment)
+    how = getattr(on_approval, "how", "callback")
     try:
         async with asyncio.timeout(timeout):
             answer = await _asked(on_approval, request, decision)
@@ -353,7 +358,9 @@ async def check(
         await _note(log, request, decision, "no", "timeout", must=False)
         reason = f"nobody answered within {timeout:g} s ({decision.reason})"
         raise refusal(request, reason, decision.rule) from None
-    how = getattr(on_approval, "how", "callback")
+    except Refused:  # a no with a reason of its own
+        await _note(log, request, decision, "no", how, must=False)
+        raise
     if answer is Answer.NO:
         await _note(log, request, decision, "no", how, must=False)
         raise refusal(request, f"the answer was no ({decision.reason})", decision.rule)

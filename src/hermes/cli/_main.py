@@ -42,6 +42,7 @@ COMMANDS = {
     "config": "config",
     "usage": "usage",
     "bench": "bench",
+    "mcp": "mcp",
     "emulate": "emulate",
 }
 """Command to module. Each has an ``app``: one command, or a group of them."""

@@ -31,6 +31,20 @@ class Output(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     spill_quota: Size = 1 << 30
 
 
+class ToolUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What models are handed by the tools.
+
+    ``max_output``
+        Bytes of a result: its head and its tail; 4096 at the least. The whole stays inside.
+    ``timeout``
+        Seconds that a command may take where neither the call nor the setting ``timeout`` says; None for
+        no limit.
+    """
+
+    max_output: Size = 32 << 10
+    timeout: Duration | None = 180.0
+
+
 class Approvals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked about, and how.
 
@@ -427,6 +441,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     timeout: Duration | None = None
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
     output: Output = msgspec.field(default_factory=Output)
+    tool_use: ToolUse = msgspec.field(default_factory=ToolUse)
     approvals: Approvals = msgspec.field(default_factory=Approvals)
     credentials: Credentials = msgspec.field(default_factory=Credentials)
     limits: Limits = msgspec.field(default_factory=Limits)

@@ -1,0 +1,80 @@
+"""The protocol on two pipes: a message on each line."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server import Server
+from mcp.shared.message import SessionMessage
+
+from hermes.errors import HermesError
+
+from ._server import LONGEST
+
+__all__ = ["serve_stdio"]
+
+LAST_WORDS = 2.0
+
+
+async def serve_stdio(
+    protocol: Server[Any], incoming: AsyncIterator[bytes], send: Callable[[bytes], Awaitable[None]]
+) -> None:
+    """Serve one client until it ends its side.
+
+    :param incoming: what it sends, in any pieces
+    :param send: takes what it is sent; raises when nobody reads that any more
+    """
+    to_server, received = anyio.create_memory_object_stream[SessionMessage | Exception]()
+    to_client, sent = anyio.create_memory_object_stream[SessionMessage]()
+
+    async def read() -> None:
+        async with to_server:
+            async for line in _lines(incoming):
+                try:
+                    message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError as error:
+                    await to_server.send(error)
+                else:
+                    await to_server.send(SessionMessage(message))
+
+    async def write() -> None:
+        async with sent:
+            async for message in sent:
+                text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await send(text.encode() + b"\n")
+
+    serving = asyncio.create_task(protocol.run(received, to_client, protocol.create_initialization_options()))
+    reading, writing = asyncio.create_task(read()), asyncio.create_task(write())
+    tasks = (serving, reading, writing)
+    try:
+        await asyncio.wait({serving, writing}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():  # what it has said last is still to be sent
+            await asyncio.wait({writing}, timeout=LAST_WORDS)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    for error in ended:
+        if isinstance(error, Exception):
+            raise error
+
+
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = bytearray()
+    async for piece in pieces:
+        rest += piece
+        if b"\n" not in piece:
+            if len(rest) > LONGEST:
+                raise HermesError(
+                    f"the client sent a message of more than {LONGEST >> 20} MiB; it is not served any more"
+                )
+            continue
+        *whole, left = bytes(rest).split(b"\n")
+        rest = bytearray(left)
+        for line in whole:
+            if line.strip():
+                yield line
