@@ -1,4 +1,4 @@
-"""A part of the conformance suite on jails by other ways: a relay, and the bubblewrap of the package."""
+"""The conformance suite on jails by other ways: a relay, and the bubblewrap of the package."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from _transports import known
-from hermes.testing.conformance.test_output import *  # noqa: F403
-from hermes.testing.conformance.test_sessions import *  # noqa: F403
-from hermes.testing.conformance.test_stopping import *  # noqa: F403
+from hermes.testing.conformance import *  # noqa: F403
 
 hermes_backends = ("jail-relay", "jail-wheel")
 

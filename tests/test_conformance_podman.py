@@ -1,5 +1,6 @@
 """The conformance suite on podman, of whoever runs it: root, or an ordinary user without root's rights."""
 
+import os
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from hermes.testing.conformance import *  # noqa: F403
 
 hermes_backends = ("podman",)
+hermes_slice = os.getuid() == 0  # whole for the ordinary user, whose engine it is
 
 
 @pytest.fixture(scope="module")

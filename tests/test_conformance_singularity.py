@@ -10,6 +10,7 @@ from _transports import known
 from hermes.testing.conformance import *  # noqa: F403
 
 hermes_backends = ("singularity", "singularity-relay", "singularity-slurm")
+hermes_slice = os.getuid() != 0
 
 
 @pytest.fixture(scope="module", autouse=True)
