@@ -1,7 +1,7 @@
 """What collecting has to know of the tests' own transports.
 
-Their exceptions, that a case whose client is another process cannot be theirs, and which cases another way to a
-place runs: the suite is whole once for each place, and HERMES_WHOLE=1 makes it whole for each way too.
+Their exceptions, that a case whose client is another process cannot be theirs, and which cases another way to
+a place runs: the suite is whole once for each place, and HERMES_WHOLE=1 makes it whole for each way too.
 """
 
 import os
@@ -37,10 +37,11 @@ def pytest_collection_modifyitems(
 def _left_out(item: pytest.Item) -> bool:
     function = getattr(item, "obj", None)
     callspec = getattr(item, "callspec", None)
-    if not hasattr(function, "__hermes_case__") or callspec is None:
+    if function is None or not hasattr(function, "__hermes_case__") or callspec is None:
         return False
     own = callspec.params.get("hermes_backend") in OWN
     if own and function.__name__ == OTHER_PROCESS:
         return True
     sliced = own or getattr(getattr(item, "module", None), "hermes_slice", False)
-    return sliced and os.environ.get("HERMES_WHOLE") != "1" and function.__module__.split(".")[-1] not in SLICE
+    topic = function.__module__.rpartition(".")[2]
+    return sliced and topic not in SLICE and os.environ.get("HERMES_WHOLE") != "1"

@@ -36,7 +36,7 @@ BASH = ("env", "PS1=:; ", "bash", "--norc")  # a shell's own prompt is taken fro
 
 
 def _broken(text: str) -> re.Pattern[str]:
-    """*text* as a terminal of 80 columns shows it: where its lines break hangs on names and ports before it."""
+    """*text* as a terminal of 80 columns shows it: where lines break hangs on what comes before."""
     return re.compile(re.sub(r"(?<=\w)\\ (?=\w)", r"\\s+", re.escape(text)))
 
 
