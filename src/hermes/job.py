@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from . import _watch
 from .errors import ProtocolError
 from .session import Result, collect, text_bytes
 
@@ -73,6 +74,7 @@ class Job:
         self._sandbox = sandbox
         self._task = ident
         self.command = command
+        self._tty = tty
         self._typed = sandbox._typed(command, tty=tty, cwd=cwd)
 
     def __repr__(self) -> str:
@@ -97,6 +99,7 @@ class Job:
             if not reply.raw:
                 break
             parts.append(reply.raw)
+            self._entry().at(1, offset, reply.raw)
             offset = checked(reply.body.get("next"), int)
             n = None if n is None else n - len(reply.raw)
         data, scrub = b"".join(parts), self._scrub()
@@ -110,8 +113,11 @@ class Job:
         stream = self._attach(live=True, offset=offset)
         scrub = self._scrub()
         scrubbing = scrub.stream() if scrub else None
+        entry = self._entry()
         try:
             async for _, data in stream:
+                entry.at(1, offset, data)
+                offset += len(data)
                 if scrubbing and (scrub := self._scrub()):
                     scrubbing.renew(scrub)
                 if passed := scrubbing.feed(data) if scrubbing else data:
@@ -147,8 +153,10 @@ class Job:
         stream = self._attach(live=False)
         try:
             async with asyncio.timeout(timeout):
-                box = self._sandbox
-                return await collect(box._channel, stream, box._config.output.limit, self._scrub())
+                box, entry = self._sandbox, self._entry()
+                result = await collect(box._channel, stream, box._config.output.limit, self._scrub(), entry)
+                entry.ended(result)
+                return result
         finally:
             stream.cancel()
 
@@ -162,6 +170,7 @@ class Job:
         :raises HermesError: it has none
         """
         await self._sandbox._channel.call("resize", {"task": self._task, "size": [rows, cols]})
+        self._entry().resized(rows, cols)
 
     async def info(self) -> JobInfo:
         """Return what is known of the job now.
@@ -173,6 +182,10 @@ class Job:
     def _attach(self, *, live: bool, offset: int = 0, input: bool = False) -> Stream:
         args = {"task": self._task, "live": live, "input": input, "offsets": {"1": offset}}
         return self._sandbox._channel.open("attach", args)
+
+    def _entry(self) -> _watch.Entry:
+        """Return what is told of what is seen of it."""
+        return _watch.of_job(self._sandbox, self.id, self.command, tty=self._tty)
 
     def _scrub(self) -> Scrub | None:
         """Return what takes secrets out, None where nothing is taken out."""

@@ -65,6 +65,7 @@ class Pty:
         self._stream = job._attach(live=True, input=True)
         self._chunks = self._stream.__aiter__()
         self._next: asyncio.Task[bytes] | None = None
+        self._offset = 0
 
     @property
     def id(self) -> str:
@@ -110,6 +111,8 @@ class Pty:
 
     async def _take(self) -> bytes:
         async for _, data in self._chunks:
+            self._job._entry().at(1, self._offset, data)
+            self._offset += len(data)
             return data
         return b""
 
@@ -148,7 +151,9 @@ class Pty:
             pass
         from .channel.channel import checked
 
-        return checked((await self._stream.reply()).body.get("exit_code"), int)
+        code = checked((await self._stream.reply()).body.get("exit_code"), int)
+        self._job._entry().exited(code)
+        return code
 
     async def detach(self) -> None:
         """Stop reading; the program goes on."""

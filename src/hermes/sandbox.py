@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import msgspec
 
-from . import _travelling, auto, backends
+from . import _travelling, _watch, auto, backends
 from . import approval as approvals
 from ._gate import gate_of
 from ._tasks import settled
@@ -125,6 +125,7 @@ class Sandbox:
         self._declared: Declared
         self._supply: Supply | None = None
         self._travel: Travel | None = None
+        self._watch: _watch.Watch | None = None
         self._idle: asyncio.Task[None] | None = None
         self._asleep = False  # suspended here; the next command wakes it
         self._slept: Any = None  # the guest that ran then, where nobody had asked for that
@@ -174,6 +175,7 @@ class Sandbox:
                 from ._copying import copy_in
 
                 await copy_in(self)
+        self._watch = await _watch.begun(self)
         return self
 
     def _settle(self) -> None:
@@ -289,6 +291,7 @@ class Sandbox:
             with contextlib.suppress(HermesError, TimeoutError):
                 await self._supply.leave()
         await self._let_go(None)
+        await _watch.over(self)
         if place is not None:
             await used(self)
             try:
@@ -298,6 +301,8 @@ class Sandbox:
 
     async def _let_go(self, then: Channel | None) -> None:
         """Close the channel; *then* is the one until the next."""
+        if self._watch is not None:
+            self._watch.flush()
         idle, self._idle = self._idle, None
         if idle is None or idle is not asyncio.current_task():
             self._asleep = False
@@ -322,6 +327,7 @@ class Sandbox:
         if self._budget is not None:
             self._budget.end()
         await self._let_go(None)
+        await _watch.over(self)
         place, self._place = self._place, None
         if place is not None and self._record is not None:
             await end(place, self._record, self._store)
@@ -396,49 +402,43 @@ class Sandbox:
         self, command: str | Sequence[str], session: str | None, base: Mapping[str, Any], options: RunOptions
     ) -> Result:
         raw = command_bytes(command)
-        args = {
-            **base,
-            **self._args(
-                options.get("timeout"),
-                options.get("env"),
-                options.get("cwd"),
-                options.get("merge_stderr", False),
-                options.get("max_output"),
-            ),
-            "session": session,
-            "command_size": len(raw),
-        }
-        async with self._channel.bounded(args.get("timeout")):
-            tries = 0
-            while True:
-                tries += 1
-                ticket = await self._leave("run", raw, session=session, options=options)
-                sent, result = dict(args), None
-                if ticket is not None:
-                    sent |= ticket.args
-                try:
-                    sent |= await self._given(raw, args)
-                    result = await run_command(
-                        self._channel,
-                        sent,
-                        raw,
-                        limit=args["limit"],
-                        stdin=options.get("stdin"),
-                        on_output=options.get("on_output"),
-                        on_stderr=options.get("on_stderr"),
-                        on_sent=ticket.sent if ticket is not None else None,
-                        scrub=self._supply.scrub if self._supply is not None else None,
-                    )
-                    await self._look_after()
-                    return result
-                except HermesError as error:
-                    await self._again(error, session, tries)
+        args = {**base, **self._args(options), "session": session, "command_size": len(raw)}
+        kind = "exec" if session is None else "run"
+        with _watch.begin(self, kind, raw, options, session=session) as entry:
+            async with self._channel.bounded(args.get("timeout")):
+                tries = 0
+                while True:
+                    tries += 1
+                    ticket = await self._leave("run", raw, session=session, options=options)
+                    entry.go(ticket)
+                    sent, result = dict(args), None
                     if ticket is not None:
-                        ticket.void()
-                finally:
-                    if ticket is not None:
-                        well = result is not None and result.exit_code == 0
-                        ticket.ended(result.cwd if result is not None else None, well=well)
+                        sent |= ticket.args
+                    try:
+                        sent |= await self._given(raw, args)
+                        result = await run_command(
+                            self._channel,
+                            sent,
+                            raw,
+                            limit=args["limit"],
+                            stdin=options.get("stdin"),
+                            on_output=options.get("on_output"),
+                            on_stderr=options.get("on_stderr"),
+                            on_sent=ticket.sent if ticket is not None else None,
+                            scrub=self._supply.scrub if self._supply is not None else None,
+                            entry=entry,
+                        )
+                        await self._look_after()
+                        entry.ended(result)
+                        return result
+                    except HermesError as error:
+                        await self._again(error, session, tries)
+                        if ticket is not None:
+                            ticket.void()
+                    finally:
+                        if ticket is not None:
+                            well = result is not None and result.exit_code == 0
+                            ticket.ended(result.cwd if result is not None else None, well=well)
 
     async def _leave(
         self,
@@ -491,17 +491,12 @@ class Sandbox:
             raise error
         self._gate.moved(session, tries, error)
 
-    def _args(
-        self,
-        timeout: float | None,
-        env: Mapping[str, str] | None,
-        cwd: str | None,
-        merge_stderr: bool,
-        max_output: int | None,
-    ) -> dict[str, Any]:
-        limit = self._config.output.limit if max_output is None else max_output
+    def _args(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        limit, timeout = options.get("max_output"), options.get("timeout")
+        limit = self._config.output.limit if limit is None else limit
         timeout = self._timeout if timeout is None else timeout
-        return call_args(limit, timeout, env, cwd, merge=merge_stderr)
+        merge = options.get("merge_stderr", False)
+        return call_args(limit, timeout, options.get("env"), options.get("cwd"), merge=merge)
 
     def _typed(self, reader: str, *, tty: bool, cwd: str | None) -> Typed | None:
         """Return what the input of a program has to pass; None where nothing is judged."""
@@ -566,30 +561,35 @@ class Sandbox:
 
         await self._awake()
         raw = command_bytes(command)
-        args = self._args(timeout, env, cwd, True, None)
+        options = {"cwd": cwd, "env": env, "timeout": timeout, "merge_stderr": True}
+        args = self._args(options)
         if pty is not None:
             args["size"] = list(pty)
             args["term"] = "xterm-256color"
         tries = 0
-        while True:
-            tries += 1
-            options = {"cwd": cwd, "env": env}
-            ticket = await self._leave("start", raw, session=DEFAULT_SESSION, options=options, moves=False)
-            sent = {**self._base, **args, "session": DEFAULT_SESSION}
-            if ticket is not None:
-                sent |= ticket.args
-            try:
-                sent |= await self._given(raw, args)
-                reply = await self._channel.call("start", sent, raw)
-            except HermesError as error:
-                await self._again(error, DEFAULT_SESSION, tries)
-            else:
-                text = raw.decode("utf-8", "surrogateescape")
-                ident = checked(reply.body.get("id"), int)
-                return Job(self, ident, text, tty=pty is not None, cwd=_text(reply.body.get("cwd")))
-            finally:
+        with _watch.begin(self, "start", raw, options, size=pty) as entry:
+            while True:
+                tries += 1
+                ticket = await self._leave(
+                    "start", raw, session=DEFAULT_SESSION, options=options, moves=False
+                )
+                entry.go(ticket)
+                sent = {**self._base, **args, "session": DEFAULT_SESSION}
                 if ticket is not None:
-                    ticket.ended(well=True)
+                    sent |= ticket.args
+                try:
+                    sent |= await self._given(raw, args)
+                    reply = await self._channel.call("start", sent, raw)
+                except HermesError as error:
+                    await self._again(error, DEFAULT_SESSION, tries)
+                else:
+                    text = raw.decode("utf-8", "surrogateescape")
+                    ident = checked(reply.body.get("id"), int)
+                    entry.started(str(ident))
+                    return Job(self, ident, text, tty=pty is not None, cwd=_text(reply.body.get("cwd")))
+                finally:
+                    if ticket is not None:
+                        ticket.ended(well=True)
 
     async def pty(
         self,
@@ -613,17 +613,22 @@ class Sandbox:
 
         await self._awake()
         raw = b"" if command is None else command_bytes(command)
-        await self._leave("pty", raw, session=None, options={"cwd": cwd, "env": env})
-        args = self._args(None, env, cwd, True, None)
-        args |= {"size": [rows, cols], "term": term}
-        args.pop("timeout", None)
-        try:
-            reply = await self._channel.call("start", self._base | args | await self._given(raw, args), raw)
-        except HermesError as error:
-            await self._again(error, None, 1)
-            reply = await self._channel.call("start", self._base | args | await self._given(raw, args), raw)
+        options = {"cwd": cwd, "env": env, "term": term, "merge_stderr": True}
+        with _watch.begin(self, "pty", raw, options, size=(rows, cols)) as entry:
+            entry.go(await self._leave("pty", raw, session=None, options=options))
+            args = self._args(options)
+            args |= {"size": [rows, cols], "term": term}
+            args.pop("timeout", None)
+            try:
+                sent = self._base | args | await self._given(raw, args)
+                reply = await self._channel.call("start", sent, raw)
+            except HermesError as error:
+                await self._again(error, None, 1)
+                sent = self._base | args | await self._given(raw, args)
+                reply = await self._channel.call("start", sent, raw)
+            ident, at = checked(reply.body.get("id"), int), _text(reply.body.get("cwd"))
+            entry.started(str(ident))
         text = raw.decode("utf-8", "surrogateescape")
-        ident, at = checked(reply.body.get("id"), int), _text(reply.body.get("cwd"))
         return Pty(Job(self, ident, text, tty=True, cwd=at), redact=redact)
 
     async def jobs(self) -> list[JobInfo]:
@@ -675,17 +680,17 @@ class Sandbox:
         from .files import Files
 
         gate = self._gate
-        if gate is None:
-            return Files(self._channel)
 
         async def remove(path: str) -> None:
-            await gate.command("run", f"rm -r -- {shlex.quote(path)}")
+            if gate is not None:
+                await gate.command("run", f"rm -r -- {shlex.quote(path)}")
 
         return Files(self._channel, approve=self._approve_write, approve_removal=remove)
 
     async def _approve_write(self, path: str) -> None:
-        if self._gate is not None:
-            await self._gate.check(self._gate.request("write", path))
+        with _watch.change(self, path):
+            if self._gate is not None:
+                await self._gate.check(self._gate.request("write", path))
 
     @property
     def travel(self) -> Travel:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequenc
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from ._watch import NOTHING, Entry
 from .errors import CommandError, HermesError, ProtocolError
 
 if TYPE_CHECKING:
@@ -242,11 +243,13 @@ async def run_command(
     on_stderr: OnOutput | None,
     on_sent: Callable[[], None] | None = None,
     scrub: Scrub | None = None,
+    entry: Entry = NOTHING,
 ) -> Result:
     """Send a prepared ``run`` and gather its result. Cancelling it ends the command.
 
     :param on_sent: called when the command is on its way
     :param scrub: takes secrets out of what is handed over
+    :param entry: is told of the output
     """
     feed: AsyncIterable[bytes] | None = None
     if isinstance(stdin, str):
@@ -266,11 +269,13 @@ async def run_command(
     if on_sent is not None:
         on_sent()
     if feed is None and not args.get("live"):
-        return await collect(channel, stream, limit, scrub)
-    return await _follow(channel, stream, limit, feed, on_output, on_stderr, scrub)
+        return await collect(channel, stream, limit, scrub, entry)
+    return await _follow(channel, stream, limit, feed, on_output, on_stderr, scrub, entry)
 
 
-async def collect(channel: Channel, stream: Stream, limit: int, scrub: Scrub | None = None) -> Result:
+async def collect(
+    channel: Channel, stream: Stream, limit: int, scrub: Scrub | None = None, entry: Entry = NOTHING
+) -> Result:
     """Gather the head and tail that a stream brings, and the result."""
     parts: dict[int, list[bytes]] = {OUT: [], ERR: []}
     room = 2 * limit
@@ -297,6 +302,7 @@ async def collect(channel: Channel, stream: Stream, limit: int, scrub: Scrub | N
         if type(head) is not int:
             raise ProtocolError("the guest sent a result without sense: what was cut is not said")
         cut[chan] = (data[:head], data[head:])
+    entry.cut(cut, body.get("sizes"))
     return build_result(channel, body, cut, scrub)
 
 
@@ -308,6 +314,7 @@ async def _follow(
     on_output: OnOutput | None,
     on_stderr: OnOutput | None,
     scrub: Scrub | None,
+    entry: Entry,
 ) -> Result:
     clips = {OUT: Clip(limit), ERR: Clip(limit)}
     callbacks = {OUT: on_output, ERR: on_stderr or on_output}
@@ -326,6 +333,7 @@ async def _follow(
             if chan not in clips:
                 raise ProtocolError(f"the guest sent output on channel {chan}", operation="run")
             clips[chan].add(data)
+            entry.data(chan, data)
             await pass_on(chan, scrubbing[chan].feed(data) if scrubbing else data)
             if pump is not None and pump.done() and (error := pump.exception()):
                 raise error

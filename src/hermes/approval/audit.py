@@ -14,7 +14,7 @@ import pwd
 import shlex
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +23,13 @@ from hermes.errors import HermesError
 from hermes.state import Lock
 
 from . import UNKNOWN, Decision, Request
-from .redact import MARK, found_in, redact
+from .redact import MARK, found_in, redact, secrets_in
 
 __all__ = ["AuditLog"]
 
 MAX_SIZE = 10 << 20
 KEPT = 3  # older files
 MAX_TEXT = 8 << 10  # of a command, in characters
-SECRET_NAMES = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY")
 
 
 class AuditLog:
@@ -65,7 +64,7 @@ class AuditLog:
 
         :raises HermesError: code ``audit_unwritable``
         """
-        secrets = (*self._secrets, *_secrets(os.environ))
+        secrets = (*self._secrets, *secrets_in(os.environ))
         words = found_in(request.text)  # a pipe's two ends may tell only together that a word is one
         entry = {
             "time": round(time.time(), 3),
@@ -176,16 +175,6 @@ def parsed(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return entry if isinstance(entry, dict) else None
-
-
-def _secrets(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the values of variables whose names say that they are secret; short ones would hit too much."""
-    found = {
-        value
-        for name, value in environ.items()
-        if len(value) >= 6 and any(word in name.upper() for word in SECRET_NAMES)
-    }
-    return tuple(sorted(found, key=len, reverse=True))
 
 
 def _user() -> str:

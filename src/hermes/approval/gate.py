@@ -95,8 +95,10 @@ class Ticket:
         cwd: str | None = None,
         *,
         moves: bool = True,
+        decision: Decision | None = None,
     ) -> None:
         self.args: dict[str, Any] = {}
+        self.decision = decision
         self._session = session
         self._before = None if session is None else session.state
         self._after = after
@@ -270,7 +272,7 @@ class Gate:
             request = self.request(kind, text, cwd=self.at(self.place.cwd, cwd), **given)
             decision = await self.check(request, *await self._decided(request, state, env))
             self._passed(text, decision)
-            return Ticket()
+            return Ticket(decision=decision)
         known = self._sessions.setdefault(session, _Session())
         await known.lock.acquire()
         try:
@@ -296,7 +298,7 @@ class Gate:
         if env or cwd is not None:
             known.sure = known.sure and not moves  # what was set for this command alone is not the session's
         foreseen = self.plain(getattr(decision.after, "cwd", None))
-        return Ticket(known, decision.after, foreseen, moves=moves)
+        return Ticket(known, decision.after, foreseen, moves=moves, decision=decision)
 
     def _passed(self, text: str, decision: Decision) -> None:
         if self.password is not None:

@@ -234,16 +234,22 @@ async def _pass_on(box: Sandbox, ident: str, *, redact: bool) -> int:
     redacted = _Redacted(job, redact=redact)
     # Not follow(): the answer at the end of this very stream has the exit code, and a command whose result
     # was fetched is forgotten.
-    stream = job._attach(live=True)
+    stream, entry = job._attach(live=True), job._entry()
+    offsets: dict[int, int] = {}
     try:
         async for chan, data in stream:
+            entry.at(chan, offsets.get(chan, 0), data)
+            offsets[chan] = offsets.get(chan, 0) + len(data)
             await output.write(2 if chan == 2 else 1, redacted.feed(chan, data))
         for chan, data in redacted.end():
             await output.write(2 if chan == 2 else 1, data)
         code = (await stream.reply()).body.get("exit_code")
     finally:
         stream.cancel()
-    return code if type(code) is int else 0
+    if type(code) is not int:
+        return 0
+    entry.exited(code)
+    return code
 
 
 async def _print_logs(box: Sandbox, ident: str) -> None:
@@ -257,6 +263,7 @@ async def _print_logs(box: Sandbox, ident: str) -> None:
             following = reply.body.get("next")
             if not reply.raw or type(following) is not int:
                 break
+            job._entry().at(chan, offset, reply.raw)
             await output.write(chan, redacted.feed(chan, reply.raw))
             offset = following
     for chan, data in redacted.end():

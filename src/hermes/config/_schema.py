@@ -45,6 +45,31 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     timeout: Duration | None = 180.0
 
 
+class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is recorded of each session, in ``log`` in hermes's home, without secrets.
+
+    ``enabled``
+        Whether anything is.
+    ``keep``
+        How long a recording is kept; 0 for ever.
+    ``max_size``
+        Bytes of all of them, above which the oldest are removed; 0 for no limit.
+    ``max_output``
+        Bytes of each output of a command that are kept: its head and its tail.
+    """
+
+    enabled: bool = True
+    keep: Duration = 30 * 24 * 3600.0
+    max_size: Size = 256 << 20
+    max_output: Size = 64 << 10
+
+
+class Telemetry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Spans of OpenTelemetry. ``enabled``: None is as its own variables (``OTEL_...``) say."""
+
+    enabled: bool | None = None
+
+
 class Approvals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked about, and how.
 
@@ -442,6 +467,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
     output: Output = msgspec.field(default_factory=Output)
     tool_use: ToolUse = msgspec.field(default_factory=ToolUse)
+    log: Log = msgspec.field(default_factory=Log)
+    telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
     approvals: Approvals = msgspec.field(default_factory=Approvals)
     credentials: Credentials = msgspec.field(default_factory=Credentials)
     limits: Limits = msgspec.field(default_factory=Limits)
