@@ -49,7 +49,6 @@ class Entry:
         "began",
         "cwd",
         "given",
-        "job",
         "kind",
         "number",
         "raw",
@@ -70,7 +69,6 @@ class Entry:
         self.given: bytes | None = None  # a program that was passed by stdin
         self.size: tuple[int, int] | None = None  # of its terminal
         self.term: str | None = None
-        self.job: str | None = None
         self.span: Span | None = None
         self._told = self._ended = False
         self._room: dict[int, int] = {}
@@ -98,10 +96,12 @@ class Entry:
             self.span.decided(decision)
 
     def started(self, job: str) -> None:
-        """Note the id of a job."""
-        self.job = job
+        """Note the id of a job. Its span is that of the call which started it: the job outlives us."""
         self._watch.jobs[job] = self
         self._watch.put(("started", self, time.time(), job))
+        if self.span is not None:
+            self.span.end(None)
+            self.span = None
 
     def data(self, chan: int, data: bytes) -> None:
         """Note output, in which secrets may still be."""
@@ -110,9 +110,7 @@ class Entry:
             return
         now, size = time.time(), len(data)
         self._sizes[chan] = self._sizes.get(chan, 0) + size
-        if (
-            self.size is not None
-        ):  # of what a terminal shows a part would make no sense without what was before
+        if self.size is not None:  # a part of what a terminal shows makes no sense by itself
             watch.output(("output", self, now, chan, data), size)
             return
         room = self._room.get(chan, watch.limit)
@@ -186,11 +184,6 @@ class Entry:
             facts = {"status": "cancelled"}
         self._end({**facts, "duration": time.time() - self.began})
 
-    def handed_over(self) -> None:
-        """Note that what was started goes on: the call that started it is at its end."""
-        if self.span is not None:
-            self.span.end(None)
-
     def _end(self, facts: dict[str, Any]) -> None:
         if self._ended:
             return
@@ -215,7 +208,7 @@ class _Nothing(Entry):
     def _skip(self, *args: object) -> None:
         pass
 
-    go = started = data = at = cut = resized = ended = exited = failed = handed_over = _skip  # type: ignore[assignment]
+    go = started = data = at = cut = resized = ended = exited = failed = _skip  # type: ignore[assignment]
 
 
 NOTHING: Entry = _Nothing()
@@ -332,17 +325,27 @@ class Watch:
             await asyncio.sleep(0)  # for what is done then
 
 
-async def begun(box: Sandbox) -> Watch | None:
+async def begun(box: Sandbox, began: float) -> Watch | None:
     """Return what keeps an account of a sandbox that has just been opened, None where nobody wants one."""
     config, tracer = box._config, None
-    wanted = config.telemetry.enabled
-    if wanted is None:
-        wanted = any(name.startswith("OTEL_") for name in os.environ)
-    if wanted:
+    if _traced(config.telemetry.enabled):
         from . import telemetry
 
         tracer = await asyncio.to_thread(telemetry.tracer, box)
+    if tracer is not None:
+        tracer.opened(began)
+        box._channel.on_open = tracer.stream
     return Watch(box, tracer) if tracer is not None or config.log.enabled else None
+
+
+def _traced(setting: bool | None) -> bool:
+    """Return whether spans are wanted, by our own setting or else by the variables of OpenTelemetry."""
+    if setting is not None:
+        return setting
+    given = os.environ
+    if given.get("OTEL_SDK_DISABLED", "").lower() == "true" or given.get("OTEL_TRACES_EXPORTER") == "none":
+        return False
+    return any(name.startswith("OTEL_") for name in given)
 
 
 async def over(box: Sandbox) -> None:
@@ -352,7 +355,7 @@ async def over(box: Sandbox) -> None:
         await watch.close()
 
 
-class change:  # noqa: N801  # it is used as a function is
+class Change:
     """A context in which leave is asked for to change a file; notes the change, or that it was refused."""
 
     def __init__(self, box: Sandbox, path: str) -> None:

@@ -148,6 +148,7 @@ class Sandbox:
         """
         if self._open_channel is not None:
             return self
+        began = time.time()
         await asyncio.to_thread(self._settle)
         if self.backend == "auto":
             self.backend, why = await auto.resolve(self._config)
@@ -175,7 +176,7 @@ class Sandbox:
                 from ._copying import copy_in
 
                 await copy_in(self)
-        self._watch = await _watch.begun(self)
+        self._watch = await _watch.begun(self, began)
         return self
 
     def _settle(self) -> None:
@@ -251,6 +252,8 @@ class Sandbox:
             await channel.close()
             raise
         self._open_channel = channel
+        if self._watch is not None and self._watch.tracer is not None:
+            channel.on_open = self._watch.tracer.stream
         self._supply = await supply.begun(self._declared, self._config.credentials, place, channel)
         self.cwd = self.cwd or str(channel.guest.get("cwd", ""))
         home = _text(channel.guest.get("home"))
@@ -688,7 +691,7 @@ class Sandbox:
         return Files(self._channel, approve=self._approve_write, approve_removal=remove)
 
     async def _approve_write(self, path: str) -> None:
-        with _watch.change(self, path):
+        with _watch.Change(self, path):
             if self._gate is not None:
                 await self._gate.check(self._gate.request("write", path))
 

@@ -58,10 +58,8 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
 
 
 # Without one of these in it, in lower case, none of the patterns finds anything in a text.
-_HINTS = (
-    *"pass secret token key credential authorization bearer :// -u user mysql login redis-cli ldap zip".split(),
-    *("send", "<<", "<(", "echo", "printf"),
-)
+_WHERE = "pass secret token key credential authorization bearer :// -u user mysql login redis-cli ldap zip"
+_HINTS = [*_WHERE.split(), "send", "<<", "<(", "echo", "printf"]
 SECRET_NAMES = ("PASSWORD", "PASSWD", "SECRET", "TOKEN", "API_KEY", "ACCESS_KEY", "PRIVATE_KEY")
 
 

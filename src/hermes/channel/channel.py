@@ -338,6 +338,7 @@ class Channel:
         self._boot: str = after._boot if after else ""  # of the machine, as the guest's way in told it
         self._wanted = after.guest.get("guest") if after is not None else None
         self.unreachable = False  # it was given up for that, and may be there again
+        self.on_open: Callable[[Stream, Mapping[str, Any]], None] | None = None  # is told of each call
         self.guest: dict[str, Any] = {}
         self.path = ""  # "direct" or "relay"
 
@@ -384,6 +385,8 @@ class Channel:
         stream = self._streams[self._next] = Stream(self, self._next, operation)
         self._link.send(CALL, stream.id, pack({"op": operation, **(args or {})}, raw))
         self._flush()
+        if self.on_open is not None:
+            self.on_open(stream, args or {})
         return stream
 
     @property

@@ -40,6 +40,8 @@ COMMANDS = {
     "credentials": "credentials",
     "skills": "skills",
     "config": "config",
+    "log": "log",
+    "replay": "replay",
     "usage": "usage",
     "bench": "bench",
     "mcp": "mcp",
@@ -129,6 +131,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         report(error, debug=settings.debug)
     code = _flush(code)
+    if "hermes.telemetry" in sys.modules:
+        sys.modules["hermes.telemetry"].flush()
     if argv is None:
         os._exit(code)
     return code

@@ -39,7 +39,7 @@ class Cleaner:
         return self.scrub.whole(raw)[0].decode("utf-8", "replace")
 
     def command(self, raw: bytes) -> str:
-        """Return a command without secrets, also without what stands where one belongs; not all of a long one."""
+        """Return a command without secrets and what stands where one belongs; head and tail of a long one."""
         text = self.text(raw)
         if not plain(text) or any(word in text for word in self._words):
             text = redact(text, self._words)

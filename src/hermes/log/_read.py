@@ -30,7 +30,7 @@ class Output(msgspec.Struct):
 
 
 class Command(msgspec.Struct, kw_only=True):
-    """One command, job or terminal, or a file that was changed (``kind`` is ``change``, ``text`` its path)."""
+    """One command, job or terminal, or a file that was changed (kind ``change``, ``text`` is its path)."""
 
     number: int
     time: float

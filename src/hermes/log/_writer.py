@@ -121,12 +121,15 @@ class Writer:
         self._line("command", entry, when, **facts)
 
     def _decided(self, decision: Decision | Refused) -> dict[str, Any]:
+        """Return what was decided; who was asked, and answered what, is in the audit log."""
         if isinstance(decision, Refused):
-            reason = decision.context.get("reason") or decision.message
-            return {"action": "refuse", "rule": decision.rule, "reason": self._text(str(reason))}
-        if decision.action == "allow":
-            return {"action": "allow", "rule": decision.rule}
-        return {"action": "ask", "rule": decision.rule, "reason": self._text(decision.reason)}
+            reason = str(decision.context.get("reason") or decision.message)
+            found = {"action": "refuse", "reason": self._text(reason)}
+        else:
+            found = {"action": decision.action}
+            if decision.action != "allow":
+                found["reason"] = self._text(decision.reason)
+        return found if decision.rule is None else {**found, "rule": decision.rule}
 
     def _started(self, entry: Entry, when: float, job: str) -> None:
         self._line("started", entry, when, job=job)

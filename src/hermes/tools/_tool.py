@@ -101,6 +101,15 @@ class Tool:
         :param on_output: gets a command's output as it comes
         :raises HermesError: the place does not work, so that no further call is of use
         """
+        tracer = box._watch.tracer if box._watch is not None else None
+        if tracer is None:
+            return await self._call(box, arguments, on_output)
+        with tracer.tool(self.name, self.description) as told:
+            outcome = await self._call(box, arguments, on_output)
+            told(outcome)
+            return outcome
+
+    async def _call(self, box: Sandbox, arguments: Mapping[str, Any], on_output: OnOutput | None) -> Outcome:
         use = Use(box, on_output)
         try:
             try:
