@@ -191,7 +191,8 @@ class Entry:
         for chan, kept in self._tails.items():
             tail = bytes(kept[-self._watch.limit :])
             missing = self._sizes[chan] - self._watch.limit - len(tail)
-            self._watch.output(("cut", self, now, chan, b"", missing, tail), len(tail))
+            parts = (b"", missing, tail) if missing else (tail, 0, b"")
+            self._watch.output(("cut", self, now, chan, *parts), len(tail))
         self._ended = True
         self._tails.clear()
         self._watch.put(("end", self, now, facts))

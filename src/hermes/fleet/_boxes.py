@@ -201,10 +201,8 @@ class Boxes:
         from hermes.channel.channel import checked
 
         command = self._known[one.id]
-        args = {
-            **box._base,
-            **box._args(command.timeout, command.env, command.cwd, False, self._journal.limit),
-        }
+        limits = {"timeout": command.timeout, "max_output": self._journal.limit}
+        args = {**box._base, **box._args({"env": command.env, "cwd": command.cwd, **limits})}
         await box._leave(
             "start",
             text_bytes(command.text, "the command"),
