@@ -155,7 +155,8 @@ class Terminal:
 @pytest.fixture
 def terminal(cli: Cli) -> Cli:
     """A session with a program on a terminal, which takes two seconds."""
-    script = r"printf '\033]0;title\007\033[31mred\033[0m\n'; sleep 2; printf 'late\033[6n\n'"
+    # What is shown is not in the text of the command, which is shown first.
+    script = r"printf '\033]0;title\007\033[31m\162ed\033[0m\n'; sleep 2; printf 'l\141te\033[6n\n'"
     shell = Terminal(cli, "shell", "-q", "bash", "-c", script)
     assert shell.wait() == 0
     return cli

@@ -46,7 +46,9 @@ class Writer:
         self._clean = Cleaner(password)
         self._directory = directory()
         now = time.time()
-        self.id = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}-{facts['client']}"
+        # So that the order of the names is that of time.
+        stamp = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}{int(now * 1000) % 1000:03}"
+        self.id = f"{stamp}-{facts['client']}"
         self._file: _File | None = None
         self._facts = {"type": "session", "version": VERSION, "id": self.id, "hermes": hermes.__version__}
         self._facts |= {key: self._text(value) for key, value in facts.items()}
