@@ -265,7 +265,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 made = TracerProvider()
-made.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(open("spans.json", "a"))))
+made.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(out=open("spans.json", "a"))))
 trace.set_tracer_provider(made)
 """
 
