@@ -111,19 +111,25 @@ def paced(frames: list[Frame], idle_limit: float | None) -> Iterator[tuple[float
         yield gap if idle_limit is None else min(gap, idle_limit), frame
 
 
+def size(recording: Recording, number: int | None = None) -> tuple[int, int]:
+    """Return the columns and rows that all terminals of a recording fit into."""
+    columns, rows = 80, 24
+    for command in recording.commands:
+        if command.terminal is not None and number in (None, command.number):
+            head = cast(recording, command)[0]
+            columns, rows = max(columns, int(head.get("width", 0))), max(rows, int(head.get("height", 0)))
+    return columns, rows
+
+
 def as_cast(
     recording: Recording, frames: list[Frame], file: IO[str], *, idle_limit: float | None, number: int | None
 ) -> None:
     """Write frames in the format of asciinema (asciicast 2)."""
-    size = [80, 24]
-    for command in recording.commands:
-        if command.terminal is not None and number in (None, command.number):
-            head = cast(recording, command)[0]
-            size = [max(size[n], int(head.get(key, 0))) for n, key in enumerate(("width", "height"))]
+    columns, rows = size(recording, number)
     head = {
         "version": 2,
-        "width": size[0],
-        "height": size[1],
+        "width": columns,
+        "height": rows,
         "timestamp": int(recording.began),
         "title": f"{recording.place} {recording.facts.get('sandbox', '')}".strip(),
     }

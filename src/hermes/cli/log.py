@@ -156,7 +156,7 @@ def show(
 
     Who was asked, and said what, is in 'hermes approvals log'.
 
-    Example: hermes log last --output
+    Example: hermes log show last --output
     """
     from hermes.log._read import find, read
 
@@ -167,15 +167,16 @@ def show(
         return 0
     facts = one.facts
     began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.began))
-    print(clean(f"{one.id}  {one.place}, sandbox {facts.get('sandbox', '?')}, from {began}"))
-    print(clean(f"in {facts.get('cwd') or '?'}, isolation: {facts.get('isolation', '?')}"))
+    print(clean(f"{one.id}, began {began}"))
+    print(clean(f"{one.place}, isolation {facts.get('isolation', '?')}, sandbox {facts.get('sandbox', '?')}"))
+    print(clean(f"in {facts.get('cwd') or '?'}"))
     for command in commands:
         print()
-        _print(command, output=output)
+        _print(one.short, command, output=output)
     return 0
 
 
-def _print(command: Command, *, output: bool) -> None:
+def _print(session: str, command: Command, *, output: bool) -> None:
     from ._play import outcome
 
     when = time.strftime("%H:%M:%S", time.localtime(command.time))
@@ -201,7 +202,7 @@ def _print(command: Command, *, output: bool) -> None:
     if command.error and command.error.get("message") and command.status != "refused":
         print(clean(f"     {command.error['message']}"))
     if command.terminal:
-        print(f"     a terminal: hermes replay --command {command.number}, or {clean(command.terminal)}")
+        print(f"     its terminal: hermes replay {clean(session)} --command {command.number}")
     if output:
         _print_output(command)
 

@@ -56,7 +56,8 @@ def replay(
     """
     from hermes.log._read import find, read
 
-    from ._play import Player, as_cast, timeline
+    from ._play import Player, as_cast, size, timeline
+    from ._terminal import terminal_size
 
     recording = read(find(session))
     frames = timeline(recording, number, raw=raw)
@@ -64,6 +65,11 @@ def replay(
         what = f"command {number}" if number is not None else "command"
         raise HermesError(f"no {what} was recorded in {recording.short}", code="recording_unknown")
     if cast is None:
+        columns, rows = size(recording, number)
+        here = terminal_size()
+        drawn = any(command.terminal for command in recording.commands)
+        if drawn and sys.stdout.isatty() and (here[1] < columns or here[0] < rows):
+            say(f"recorded on {columns} columns and {rows} rows, of which yours has {here[1]} and {here[0]}.")
         Player(speed, idle_limit).play(frames)
         return 0
     if cast == "-":

@@ -12,9 +12,9 @@ __all__ = ["CALM", "Screen"]
 
 LONGEST = 4096  # characters of a code that is not at its end
 
-# The whole screen, without margins; a cursor; wrapping lines; letters instead of lines; no colour. At its end
-# there is an empty line to go on from.
-CALM = "\x1b[?1049l\x1b7\x1b[r\x1b8\x1b[?6l\x1b[?7h\x1b[?25h\x1b(B\x0f\x1b[0m"
+# The usual screen (1049 would move the cursor as well), without margins; a cursor; wrapping lines; letters
+# instead of lines; no colour.
+CALM = "\x1b[?1047l\x1b7\x1b[r\x1b8\x1b[?6l\x1b[?7h\x1b[?25h\x1b(B\x0f\x1b[0m"
 
 _STRING = r"\x1b[\]PX^_]"  # what is followed by text for the terminal, up to BEL or ESC \
 _CODE = re.compile(
