@@ -152,7 +152,7 @@ async def test_a_tool_call_is_above_what_it_does(spans: InMemorySpanExporter, tm
     [command] = made(spans, "echo")
     assert command.parent is not None and tools[0].context is not None
     assert command.parent.span_id == tools[0].context.span_id
-    below = [one for one in made(spans) if one.parent and one.parent.span_id == tools[1].context.span_id]  # type: ignore[union-attr]
+    below = [one for one in made(spans) if one.parent and one.parent.span_id == tools[1].context.span_id]
     assert "file.write" in [one.name for one in below]
     assert attributes(tools[2])["error.type"] == "not_found"
     assert attributes(tools[3])["error.type"] == "arguments_invalid"
