@@ -7,7 +7,9 @@ moment later (:mod:`hermes.log`), and nothing that goes wrong there is an error 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import threading
 import time
 import warnings
 from collections import deque
@@ -244,7 +246,7 @@ class Watch:
         self._added = 0
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Future[str] | None = None
+        self._writing: asyncio.Future[None] | None = None
         self._writer: Writer | None = None
 
     def begin(self, kind: str, raw: bytes, session: str | None = None) -> Entry:
@@ -262,7 +264,9 @@ class Watch:
             self._events.append(("secrets", None, 0.0, self._content))
         self._events.append(event)
         if self._timer is None:
-            self._timer = self._loop.call_later(PAUSE, self._write)
+            # The first at once: while the command runs somewhere else there is time to load what writes.
+            pause = 0.0 if self._writer is None else PAUSE
+            self._timer = self._loop.call_later(pause, self._write)
 
     def output(self, event: tuple[Any, ...], size: int) -> None:
         """Keep an event with output, unless too much of that waits."""
@@ -277,11 +281,21 @@ class Watch:
             if self._events:
                 self._timer = self._loop.call_later(PAUSE, self._write)
             return
-        self._writing = self._loop.run_in_executor(None, self._written)
-        self._writing.add_done_callback(self._done)
+        self._writing = self._loop.create_future()
+        # Not one of the loop's own: those are waited for at its end, however long a disk takes.
+        thread = threading.Thread(target=self._in_thread, args=(self._writing,), daemon=True)
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._done(self._writing, str(error))
+
+    def _in_thread(self, writing: asyncio.Future[None]) -> None:
+        wrong = self._written()
+        with contextlib.suppress(RuntimeError):  # the loop is no more
+            self._loop.call_soon_threadsafe(self._done, writing, wrong)
 
     def _written(self) -> str:
-        """Write what there is, in a thread; return what is wrong."""
+        """Write what there is; return what is wrong."""
         try:
             if self._writer is None:
                 from .log._writer import Writer
@@ -294,9 +308,11 @@ class Watch:
             return f"this is a fault of hermes: {error!r}"
         return ""
 
-    def _done(self, writing: asyncio.Future[str]) -> None:
+    def _done(self, writing: asyncio.Future[None], wrong: str) -> None:
         self._writing = None
-        if not writing.cancelled() and (wrong := writing.result()):
+        if not writing.done():
+            writing.set_result(None)
+        if wrong:
             self._give_up(wrong)
 
     def _give_up(self, why: str) -> None:
@@ -318,12 +334,11 @@ class Watch:
             self.flush()
             if self._writing is None:
                 self._write()
-            assert self._writing is not None
-            await asyncio.wait({self._writing}, timeout=max(0.0, until - self._loop.time()))
+            if self._writing is not None:
+                await asyncio.wait({self._writing}, timeout=max(0.0, until - self._loop.time()))
             if self._loop.time() >= until:
                 self._give_up("the disk does not take it")
                 return
-            await asyncio.sleep(0)  # for what is done then
 
 
 async def begun(box: Sandbox, began: float) -> Watch | None:

@@ -289,7 +289,7 @@ async def test_what_a_model_does(hermes_home: Path, tmp_path: Path) -> None:
     assert [(one.kind, one.text) for one in found] == [
         ("run", "echo by a tool"),
         ("run", "python3 -"),
-        ("change", str(tmp_path / "made.txt")),
+        ("change", "made.txt"),
         ("start", "echo on a terminal"),
         ("start", "sleep 0.5; echo in the background"),
     ]
@@ -297,3 +297,14 @@ async def test_what_a_model_does(hermes_home: Path, tmp_path: Path) -> None:
     assert found[1].outputs[0].data == b"by a program\n"
     assert cast_of(hermes_home, found[3].number)[1] == "on a terminal\r\n"
     assert b"its content" not in everything(hermes_home)
+
+
+async def test_a_terminal_that_nobody_looked_at(hermes_home: Path, tmp_path: Path) -> None:
+    async with hermes.Sandbox("local", workspace=str(tmp_path), config=settings(max_output=200)) as box:
+        job = await box.start("seq 1000", pty=(24, 80))
+        await job.wait()
+    [command] = (await recorded()).commands
+    shown = cast_of(hermes_home, command.number)[1]
+    whole = "".join(f"{n}\r\n" for n in range(1, 1001))
+    note = f"\r\n[... {len(whole) - 200} bytes were not recorded ...]\r\n"
+    assert shown == whole[:100] + note + whole[-100:]

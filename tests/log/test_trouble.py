@@ -75,6 +75,16 @@ async def test_a_disk_that_does_not_answer_is_not_waited_for(
     os.close(reader)
 
 
+def test_nor_does_a_program_wait_for_it_at_its_end(cli: Cli) -> None:
+    cli("config", "set", "log.keep", "7d")
+    (cli.home / "log").mkdir(mode=0o700)
+    os.mkfifo(cli.home / "log" / ".pruned", 0o600)
+    os.utime(cli.home / "log" / ".pruned", (0, 0))
+    done = cli("exec", "-q", "echo fine; exit 3", timeout=25)
+    assert (done.returncode, done.stdout) == (3, b"fine\n")
+    assert b"not recorded: the disk does not take it" in done.stderr
+
+
 def test_one_that_is_killed_leaves_what_it_had_written(hermes_home: Path, tmp_path: Path) -> None:
     code = (
         "import asyncio, hermes, os, signal\n"

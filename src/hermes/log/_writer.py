@@ -152,6 +152,11 @@ class Writer:
             self._data(entry, when, chan, state.feed(data))
 
     def _cut(self, entry: Entry, when: float, chan: int, head: bytes, missing: int, tail: bytes) -> None:
+        if entry.size is not None:  # nobody looked at it while it ran
+            self._cast(entry).data(when, head)
+            if missing:
+                self._cast(entry).gap(when, missing, self._clean.scrub.rest(tail)[0])
+            return
         if self._full:
             return
         state = self._outputs.pop((entry.number, chan), None) or _Output(self._clean.scrub.stream())
@@ -289,6 +294,12 @@ class _Cast:
     def event(self, when: float, kind: str, text: str) -> None:
         self._last = max(self._last, when)
         self._file.write(_encode([round(self._last - self._began, 6), kind, text]) + b"\n")
+
+    def gap(self, when: float, missing: int, tail: bytes) -> None:
+        """Write that something is missing, and what came after it, in which no secret is left."""
+        before = self._text.decode(self.output.end(cut=True), True)
+        note = f"\r\n[... {missing} bytes were not recorded ...]\r\n"
+        self.event(when, "o", before + note + tail.decode("utf-8", "replace"))
 
     def end(self, when: float) -> None:
         if not self._full and (text := self._text.decode(self.output.end(cut=True), True)):
