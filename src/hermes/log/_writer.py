@@ -30,6 +30,8 @@ __all__ = ["VERSION", "Writer"]
 
 VERSION = 1
 NEAR = 0.02  # seconds between pieces of output that are written as one
+COMMANDS = 16  # that are written before other threads have a turn
+SAME = 64  # directories, sessions and the like that are kept as they are written
 TERMINAL = 16 << 20  # bytes of one terminal
 NAMES = {1: "stdout", 2: "stderr"}
 COLUMNS, ROWS = 80, 24
@@ -50,6 +52,7 @@ class Writer:
         stamp = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}{int(now * 1000) % 1000:03}"
         self.id = f"{stamp}-{facts['client']}"
         self._file: _File | None = None
+        self._facts_known: dict[str, str] = {}
         self._facts = {"type": "session", "version": VERSION, "id": self.id, "hermes": hermes.__version__}
         self._facts |= {key: self._text(value) for key, value in facts.items()}
         self._lines: list[bytes] = []
@@ -75,6 +78,8 @@ class Writer:
             elif what == "cut":
                 self.taken += len(rest[1]) + len(rest[3])
             getattr(self, f"_{what}")(entry, when, *rest)
+            if what == "end" and entry.number % COMMANDS == 0:
+                time.sleep(0)  # the event loop does not wait for long: it has commands to run
         lines, self._lines = self._lines, []
         if lines:
             self._append(b"".join(lines))
@@ -97,12 +102,22 @@ class Writer:
         self._lines.append(_encode({"type": what, **number, "time": round(when, 6), **facts}) + b"\n")
 
     def _text(self, value: Any) -> Any:
-        return self._clean.text(value.encode("utf-8", "surrogateescape")) if isinstance(value, str) else value
+        """Return a fact without secrets. Most are the same again and again."""
+        if not isinstance(value, str):
+            return value
+        found = self._facts_known.get(value)
+        if found is None:
+            if len(self._facts_known) >= SAME:
+                self._facts_known.clear()
+            found = self._clean.text(value.encode("utf-8", "surrogateescape"))
+            self._facts_known[value] = found
+        return found
 
     # --- what events say
 
     def _secrets(self, entry: None, when: float, content: Any) -> None:
         self._clean.know(content)
+        self._facts_known.clear()
         for output in self._outputs.values():
             output.scrub.renew(self._clean.scrub)
         for cast in self._casts.values():
@@ -159,7 +174,11 @@ class Writer:
             return
         if self._full:
             return
-        state = self._outputs.pop((entry.number, chan), None) or _Output(self._clean.scrub.stream())
+        state = self._outputs.pop((entry.number, chan), None)
+        if state is None and not missing:  # as most are, and quicker
+            self._data(entry, when, chan, self._clean.scrub.whole(head)[0])
+            return
+        state = state or _Output(self._clean.scrub.stream())
         self._data(entry, when, chan, state.feed(head) + state.end(cut=missing > 0))
         if missing:
             self._line("omitted", entry, when, stream=NAMES.get(chan, str(chan)), bytes=missing)
