@@ -110,6 +110,13 @@ async def test_what_goes_with_a_command_counts(answer: Answer, given: dict[str, 
         "alias psql='psql -h prod'",
         "psql() { ls; }",
         "x=$(cat f)",
+        "set -f",
+        "set -eu",
+        "set +B",
+        "set -o nounset",
+        "shopt -s nullglob",
+        "shopt -u sourcepath",
+        "a=(1 2)",
     ],
 )
 @pytest.mark.parametrize("answer", [Answer.SESSION, Answer.ALWAYS])
@@ -119,6 +126,34 @@ async def test_what_a_session_holds_counts(answer: Answer, before: str) -> None:
     after = ENGINE.judge(request(before)).after
     assert not await goes(grants, asked, after)
     assert await goes(grants, asked, ENGINE.judge(request("cd sub; cd ..; ls")).after)
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        ("PGHOST=prod", "export PGHOST"),
+        ("PGHOST=prod", "declare -x PGHOST"),
+        ("export PGHOST=prod", "export -n PGHOST"),
+        ("export PGHOST=prod", "declare +x PGHOST"),
+        ("PGHOST=prod", "set -a"),
+        ("set -f", "set +f"),
+    ],
+)
+@pytest.mark.parametrize("answer", [Answer.SESSION, Answer.ALWAYS])
+async def test_what_programs_are_given_counts(answer: Answer, before: str, then: str) -> None:
+    first = ENGINE.judge(request(before)).after
+    asked = request("psql app -c 'drop table a'")
+    grants = await granted(answer, asked, first)
+    assert await goes(grants, asked, first)
+    assert not await goes(grants, asked, ENGINE.judge(request(then), first).after)
+
+
+def test_what_a_fresh_session_is_like_is_no_difference() -> None:
+    fresh = ENGINE.judge(request("rm -rf build"))
+    for before in ("shopt -s expand_aliases", "set -B", "set -f; set +f", "export A=1; declare +x A; ls"):
+        after = ENGINE.judge(request(before)).after
+        same = ENGINE.judge(request("rm -rf build"), after).key == fresh.key
+        assert same is ("A=1" not in before), before
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from ._policy import Finding, Policy
 from ._programs import PROGRAMS
 from ._rules import Rule, Rules, shipped, shipped_rules, user_rules
 from ._run import Interpreter
-from ._state import SessionState, State
+from ._state import STARTING, SessionState, State
 from ._syntax import Unparsable
 
 __all__ = ["Engine", "SessionState"]
@@ -46,7 +46,8 @@ _ONCE = marks.names(
 # Variables that a shell changes by itself.
 _CHANGING = marks.names(
     "_ PWD OLDPWD SHLVL RANDOM SRANDOM SECONDS LINENO HISTCMD EPOCHSECONDS EPOCHREALTIME BASHPID PPID "
-    "BASH_COMMAND BASH_ARGC BASH_ARGV BASH_LINENO BASH_SOURCE PIPESTATUS COLUMNS LINES ! ?"
+    "BASH_COMMAND BASH_ARGC BASH_ARGV BASH_LINENO BASH_SOURCE PIPESTATUS COLUMNS LINES "
+    "COMP_WORDBREAKS OPTIND ! ?"
 )
 # A command of which nothing but blanks and quotes can be written otherwise.
 _BARE = Lazy(r"[\w@%+=:,./~\]-]")
@@ -353,14 +354,22 @@ def _held(session: SessionState | None) -> list[object] | None:
     """Return what of a session tells which programs run, and what they do; None where that is not known."""
     if session is None:
         return []
-    variables = [[name, value] for name, value in sorted(session.variables.items()) if name not in _CHANGING]
+    variables = [
+        [name, value]
+        for name, value in sorted(session.variables.items())
+        # Entries of an array are in its list.
+        if name not in _CHANGING
+        and not ("[" in name and isinstance(session.variables.get(name.partition("[")[0]), list))
+    ]
     for _, value in variables:
         if value is not None and marks.unknown(value if isinstance(value, str) else "".join(value)):
             return None
     found = [["hash", name, to] for name, to in sorted(session.links.items()) if name.startswith("hash:")]
-    if not (variables or session.aliases or session.options or found):
+    # What is as it is in a session that was not used yet says nothing.
+    options = sorted(session.options ^ STARTING)
+    if not (variables or session.aliases or options or found):
         return []
-    return [variables, sorted(session.aliases.items()), sorted(session.options), found]
+    return [variables, sorted(session.aliases.items()), options, found]
 
 
 def _programs(policy: Policy) -> tuple[Program, ...]:

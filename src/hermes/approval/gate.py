@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -361,14 +360,18 @@ class Gate:
         if not found.known:
             known.state, known.sure = await self._with(None, self._env), True
             return True
-        script = _undone(known.state, found.script) + found.script
-        request = self.request("run", script, cwd=known.cwd, session=name)
-        before = known.state if known.state is not None else await self._with(None, self._env)
+        request = self.request("run", found.script, cwd=known.cwd, session=name)
+        # From the start: what it was thought to have and has no longer is not told.
+        before = await self._with(None, self._env)
         try:
             after = (await self.decide(request, before)).after
         except Refused:
             after = None
-        known.state = before if after is None else after
+        if after is None:
+            known.state = before if known.state is None else known.state
+        else:
+            goes_on = known.state is not None and hasattr(after, "going_on")
+            known.state = after.going_on(known.state) if goes_on else after
         known.sure = after is not None and found.whole and not found.busy
         return True
 
@@ -409,14 +412,3 @@ def _stdin_text(stdin: object) -> str | None:
     if isinstance(stdin, bytes | bytearray | memoryview) and len(stdin) <= MAX_STDIN:
         return bytes(stdin).decode("utf-8", "surrogateescape") or None
     return UNKNOWN
-
-
-def _undone(state: Any, script: str) -> str:
-    """Return lines that take away what a session was thought to have and does not have."""
-    gone = [
-        name
-        for name in getattr(state, "functions", None) or ()
-        if re.fullmatch(r"[\w.:-]+", name) and not re.search(rf"^{re.escape(name)} \(\)", script, re.M)
-    ]
-    lines = ["unalias -a"] if getattr(state, "aliases", None) else []
-    return "".join(f"{line}\n" for line in lines + [f"unset -f {name}" for name in gone])
