@@ -28,6 +28,7 @@ from ._inline import (
 )
 from ._inline import told as told_code
 from ._lazy import Lazy
+from ._loads import included
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
 from ._packages import cargo, conventional, npm, pip, profiled, runner
@@ -198,6 +199,7 @@ def sqlite(run: Interpreter, call: Call) -> str:
         if match:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
         _sql_files(run, call, one)
+        included(run, call, one)
     operands = [one for one in call.argv[1:] if not one.startswith("-")]
     kinds = UNKNOWN
     if operands:
@@ -220,6 +222,7 @@ def client(run: Interpreter, call: Call) -> str:
         if match:
             shell(run, call, match.group(1))
         _sql_files(run, call, one)
+        included(run, call, one)
     told(run, call)
     return UNKNOWN
 
@@ -514,7 +517,7 @@ def compiled(run: Interpreter, call: Call) -> str:
     return inner(run, call) if inner else UNKNOWN
 
 
-_MARKS = "".join(chr(0x10FF00 + index) for index in range(16)) + " \n"
+_MARKS = marks.ALL + " \n"
 
 
 def tmux(run: Interpreter, call: Call) -> str:

@@ -262,6 +262,8 @@ class Policy:
         if self.disk is not None:
             path = self.disk(path)
         found = self.classes.of(path)
+        if marks.unknown(path):
+            found = paths.among(self.classes, path, found)
         if self._own_workspace and (path + "/").startswith(self._own_workspace):
             return tuple(one for one in found if not one.startswith("agent"))
         if self.agent_home and (path == self.agent_home or path.startswith(self.agent_home + "/")):

@@ -21,6 +21,7 @@ from ._call import Call
 from ._carriers import carriers, file
 from ._code import CODE
 from ._containers import CONTAINERS
+from ._effects import EFFECTS
 from ._inline import Inline
 from ._lazy import Lazy
 from ._paths import Classes, normal, on_disk
@@ -111,6 +112,7 @@ class Engine:
         self._classes = Classes(own.paths)
         wrapped = {**carriers(own.wrappers), **CONTAINERS}
         self._handlers = {**PROGRAMS, **CODE, **wrapped, **BUILTINS, "<file>": file}
+        self._acting = frozenset(self._handlers.keys() | EFFECTS.keys())
         for name in self._handlers:
             if name in wrapped and name in CODE:
                 raise ValueError(f"{name} is both a wrapper and a language")
@@ -218,6 +220,7 @@ class Engine:
             policy,
             home=home if home.startswith("/") else "~",
             handlers=self._handlers,
+            acting=self._acting,
             trusted=self._trusted,
         )
         policy.links, policy.held = state.links, state.files
