@@ -228,7 +228,7 @@ def client(run: Interpreter, call: Call) -> str:
 
 
 _SQL_FILES = Lazy(
-    r"(?i)(?:\bcopy\b[^;]{0,400}\bto|\bvacuum\s+into|\bexport\s+database|\binto\s+(?:out|dump)file|\\o|\\w|\btee|\bspool)"
+    r"(?i)(?:\bcopy\b[^;]{0,400}\bto|\bvacuum\s+into|\bexport\s+database|\battach(?:\s+database)?|\binto\s+(?:out|dump)file|\\o|\\w|\btee|\bspool)"
     r"\s+['\"]?([/~][^\s'\";]+)"
 )
 
@@ -520,6 +520,14 @@ def compiled(run: Interpreter, call: Call) -> str:
 _MARKS = marks.ALL + " \n"
 
 
+def piped(run: Interpreter, call: Call) -> str:
+    """ImageMagick and its like: a name that begins with a bar is a command."""
+    for word in call.argv[1:]:
+        if word.rpartition(":")[2][:1] == "|":
+            shell(run, call, word.partition("|")[2])
+    return UNKNOWN
+
+
 def tmux(run: Interpreter, call: Call) -> str:
     """tmux: the command that a new window runs."""
     _, rest = options_of(call.argv[1:], marks.names("-L -S -f -c"))
@@ -677,7 +685,7 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names(
             "groovy scala kotlin elixir erl iex ghc ghci runghc ocaml swift "
-            "jshell raku maxima gs pwsh-x nu-x gawk-x dart csharp csi dotnet-script fsharpi fsi"
+            "jshell raku gs pwsh-x nu-x gawk-x dart csharp csi dotnet-script fsharpi fsi"
         ),
         Inline("other", "-e -E --eval -eval -c -q --expr"),
     ),
@@ -688,7 +696,12 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names("swipl gprolog yap sicstus"), Inline("other", "-g -t --query-goal --goal -z")
     ),
+    "maxima": Inline("other", "--batch-string -r --run-string"),
+    "exiftool": Inline("Perl", "-if -if0 -p -d"),
     "octave": Inline("Octave", "--eval"),
+    "matlab": Inline("Octave", "-batch -r"),
+    "sage": Python("Python", "-c"),
+    **dict.fromkeys(("gp", "v"), Inline("other", "-e")),
     **dict.fromkeys(("tsx", "ts-node", "coffee"), _NODE),
     "psysh": Inline("PHP", "-x"),
     "zx": Inline("Bun", "-e --eval"),
@@ -712,7 +725,10 @@ CODE: dict[str, Handler] = {
     "split": options("--filter"),
     "rg": options("--pre"),
     "npm-x": options("-c"),
-    "tmux": tmux,
+    **dict.fromkeys(("tmux", "byobu"), tmux),
+    **dict.fromkeys(
+        marks.names("convert magick composite identify mogrify montage stream animate display gm"), piped
+    ),
     **dict.fromkeys(
         marks.names(
             "go gcc cc g++ c++ clang clang++ tcc rustc javac java kotlinc zig swiftc fpc gfortran dmd ldc2"

@@ -112,6 +112,17 @@ def local(run: Interpreter, call: Call, base: str) -> str:
     return call.argv[0]
 
 
+def searched(run: Interpreter, call: Call) -> str:
+    """Return the file of the session that a bare name stands for by PATH; empty for none."""
+    name, found = call.argv[0], run.state.variables.get("PATH")
+    other = name not in run.acting  # what is no program of the system may be any that was brought along
+    for piece in found.split(":")[:50] if isinstance(found, str) else ():
+        path = run.path(f"{piece}/{name}", call.cwd) if piece else ""
+        if path in run.state.files or (other and path.rpartition("/")[0] + "/*" in run.state.files):
+            return path
+    return ""
+
+
 def computed(run: Interpreter, call: Call) -> str | None:
     """Judge a command whose name is not known; return the name where it is known well enough."""
     name = call.argv[0]

@@ -109,7 +109,7 @@ class Policy:
         found = self._classes(path)
         if ("secret" in found or "agent_secret" in found) and not path.endswith(".pub"):
             return UNKNOWN + SECRET
-        if "agent" in found and path.endswith(".pid"):
+        if "agent" in found and path.endswith((".pid", "/pid")):
             return UNKNOWN + PIDS
         if "private" in found and not path.endswith((".pub", ".example", ".sample")):
             return UNKNOWN + PRIVATE
@@ -385,6 +385,14 @@ class Policy:
                 f"deletes every file of {marks.shown(path.rpartition('/')[0] or '/')}",
                 call.span,
             )
+        elif (
+            marks.globbed(path)
+            and _SOURCES.fullmatch(marks.plain(path.rpartition("/")[2])) is not None
+            and "regenerable" not in found
+            and "temporary" not in found
+        ):
+            where = marks.shown(path.rpartition("/")[0] or "/")
+            self.note("mass-delete", f"deletes all files of a kind that people write in {where}", call.span)
         elif looked_up:
             self.note("mass-delete", "deletes files that are not known", call.span)
         elif "repository" in found:
@@ -498,6 +506,12 @@ _EXPRESSIONS = marks.names(
     "terraform tofu nix-instantiate usql clickhouse-client clickhouse cqlsh maxima gp sage scilab-cli"
 )
 _QUOTED = Lazy(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
+# All files with an ending that people write themselves.
+_SOURCES = Lazy(
+    r"\*\.(?:py|ipynb|[cm]?[jt]sx?|vue|svelte|go|rs|c|h|cc|cpp|cxx|hpp|java|kts?|scala|rb|php|cs|fs|swift|exs?|erl|hs|ml|"
+    r"clj|jl|lua|sql|proto|tf|tex|md|rst|docx?|xlsx?|pptx?|od[tsp])",
+    2,
+)
 _DESTROYS = Lazy(
     r"(?:[\w.-]+[-:.])?(?:destroy|delete|purge|nuke|wipe|teardown|"
     r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"

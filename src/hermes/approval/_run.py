@@ -711,7 +711,7 @@ class Interpreter:
             nodes.variables(self, call, base)
         if self.state.files or call.stdin:
             loads.judge(self, call)
-        if "/" in name and self.state.files and self._own(call):
+        if self.state.files and ("/" in name or "PATH" in self.state.variables) and self._own(call):
             return UNKNOWN
         if self.trusted is not None and base in self.trusted.names and self.trusted.meets(call):
             if base in _AGENTS:
@@ -733,14 +733,15 @@ class Interpreter:
 
     def _own(self, call: Call) -> bool:
         """Follow a program that is a file of the session; say whether it is one."""
-        path = self.path(call.argv[0], call.cwd)
+        name = call.argv[0]
+        path = self.path(name, call.cwd) if "/" in name else nodes.searched(self, call)
         if path in self.state.links or written(self.state, path) is None:
             return False
         self.depth += 1
         if self.depth >= MAX_DEPTH:
             raise Unparsable("commands are nested too deeply")
         try:
-            self.handlers["<file>"](self, call)
+            self.handlers["<file>"](self, msgspec.structs.replace(call, argv=[path, *call.argv[1:]]))
         finally:
             self.depth -= 1
         return True
