@@ -226,6 +226,14 @@ def judge(run: Interpreter, call: Call) -> None:
                 recipes.follow(run, call, f"{path}/{one}", held)
 
 
+def looked_for(program: str) -> tuple[str, ...]:
+    """Return the names of files that a program looks for by itself."""
+    name = program.rpartition("/")[2]
+    loader = _LOADERS.get(name)
+    images = ("Dockerfile", "Containerfile") if name in _CONTAINERS else ()
+    return (*(loader.found if loader else ()), *images)
+
+
 # What is left away in the name of a file that is loaded.
 _ENDINGS = ("", ".py", ".js", ".mjs", ".rb", ".pm", ".lua")
 

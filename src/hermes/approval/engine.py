@@ -24,6 +24,7 @@ from ._containers import CONTAINERS
 from ._effects import EFFECTS
 from ._inline import Inline
 from ._lazy import Lazy
+from ._loads import looked_for
 from ._paths import Classes, normal, on_disk
 from ._policy import Finding, Policy
 from ._programs import PROGRAMS
@@ -50,6 +51,8 @@ _CHANGING = marks.names(
     "BASH_COMMAND BASH_ARGC BASH_ARGV BASH_LINENO BASH_SOURCE PIPESTATUS COLUMNS LINES "
     "COMP_WORDBREAKS OPTIND ! ?"
 )
+# What is in a file is nothing to these.
+_BLIND = marks.names("rm rmdir unlink shred chmod chown chgrp ls touch mkdir")
 # A command of which nothing but blanks and quotes can be written otherwise.
 _BARE = Lazy(r"[\w@%+=:,./~\]-]")
 _PLAIN = Lazy(r"[A-Za-z0-9_ \t'\"@%+:,./-]+")
@@ -289,6 +292,9 @@ class Engine:
         )
         once = policy.vague or policy.inherited or any(one.rule in _ONCE for one in policy.findings)
         held = _held(session)
+        if held is not None and session is not None and session.files and policy.findings:
+            read = _read(policy, session, state)
+            held = None if read is None else [*held, read] if read else held
         key = ""
         if not once and held is not None:
             key = _key(request, policy, held) if exact and policy.programs_run else _text_key(request)
@@ -373,6 +379,28 @@ def _held(session: SessionState | None) -> list[object] | None:
     if not (variables or session.aliases or options or found):
         return []
     return [variables, sorted(session.aliases.items()), options, found]
+
+
+def _read(policy: Policy, session: SessionState, state: State) -> list[list[str]] | None:
+    """Return the files of the session that the command's words name, or that its programs look for, as
+    they are before it; None where that is not known.
+    """
+    found: dict[str, str] = {}
+    for argv, cwd, _ in policy.programs_run[:MAX_REASONS]:
+        if argv[0] in _BLIND:
+            continue
+        words = [part.lstrip("@") for word in argv[:MAX_REASONS] for part in {word, word.rpartition("=")[2]}]
+        if argv[0] == "git":
+            words += [f".git/remotes/{word}" for word in argv[1:]]
+        for word in (*words, *looked_for(argv[0])):
+            path = normal(word, cwd, state.links, policy.home) if word else ""
+            text = session.files.get(path)
+            # What the command itself writes is what its text says.
+            if text is not None and state.files.get(path) is text:
+                found[path] = text
+    if any(map(marks.unknown, found.values())):
+        return None
+    return sorted([path, text] for path, text in found.items())
 
 
 def _programs(policy: Policy) -> tuple[Program, ...]:
