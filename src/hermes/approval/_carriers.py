@@ -422,8 +422,11 @@ def find(run: Interpreter, call: Call) -> str:
     while index < len(words) and words[index][:1] not in ("-", "(", "!"):
         starts.append(words[index])
         index += 1
-    secret = ""
+    secret = ending = ""
     for place, word in enumerate(words[:-1]):
+        if word == "-name":
+            ending = "" if words[place - 1] in ("!", "-not") else marks.plain(words[place + 1])
+            ending = re.split(r"[*?\]]", ending)[-1]
         if word in ("-name", "-iname") and SECRETS.fullmatch(marks.plain(words[place + 1])):
             if any(paths.everything(run.path(one, call.cwd)) for one in starts):
                 secret = "~/.ssh/id_rsa"
@@ -447,7 +450,7 @@ def find(run: Interpreter, call: Call) -> str:
                 cwd = run.path(found, cwd)
                 found = f"./{UNKNOWN}"
             if not secret:
-                found += FOUND
+                found += FOUND + ending
             inner = msgspec.structs.replace(call, stdin=None, cwd=cwd)
             carried(run, inner, [one.replace("{}", found) for one in command])
             index = stop
@@ -456,7 +459,7 @@ def find(run: Interpreter, call: Call) -> str:
         return f"{secret}\n"
     for one in starts:
         if run.sink.secret(run.path(one, call.cwd)):
-            return f"{one}/{UNKNOWN}{FOUND}\n"
+            return f"{one}/{UNKNOWN}{FOUND}{ending}\n"
     return UNKNOWN + FOUND + (marks.EVERY if _every(run, call, starts, words) else "")
 
 

@@ -434,7 +434,13 @@ class Policy:
 
     def reads(self, call: Call, words: Sequence[str]) -> None:
         near = bool(self.links) or "secret" in self._classes(call.cwd)
+        signs = _SIGNS_IN.get(call.name)
+        before = ""
         for word in words:
+            signed = signs is not None and (before in signs or word.partition("=")[0] in signs)
+            before = word
+            if signed:
+                continue  # it signs in with that, and shows it to nobody
             if len(word) > 4096 or not word:
                 continue
             # What is no path by its looks may be one where links lead, or among credentials.
@@ -506,6 +512,16 @@ _EXPRESSIONS = marks.names(
     "terraform tofu nix-instantiate usql clickhouse-client clickhouse cqlsh maxima gp sage scilab-cli"
 )
 _QUOTED = Lazy(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
+# Options whose value is what a program signs in with.
+_SIGNS_IN = {
+    name: frozenset(options.split())
+    for names, options in {
+        "scp sftp": "-i",
+        "ansible ansible-playbook": "--private-key --key-file",
+        "kubectl oc k helm k9s stern": "--kubeconfig",
+    }.items()
+    for name in names.split()
+}
 # All files with an ending that people write themselves.
 _SOURCES = Lazy(
     r"\*\.(?:py|ipynb|[cm]?[jt]sx?|vue|svelte|go|rs|c|h|cc|cpp|cxx|hpp|java|kts?|scala|rb|php|cs|fs|swift|exs?|erl|hs|ml|"

@@ -316,8 +316,13 @@ def ls(run: Interpreter, call: Call) -> str:
     # Names that match a pattern are printed with their directory.
     named = [one for one in call.argv[1:] if marks.globbed(one) and "/" in one.rstrip("/")]
     if named and "d" not in "".join(one for one in call.argv if one.startswith("-")) and len(named) <= 20:
-        return "".join(one.rpartition("/")[0] + "/" + UNKNOWN + "\n" for one in named)
+        return "".join(f"{one.rpartition('/')[0]}/{UNKNOWN}{_ending(one)}\n" for one in named)
     return UNKNOWN
+
+
+def _ending(pattern: str) -> str:
+    """Return how each name ends that a pattern stands for, as far as that is literal."""
+    return re.split(f"[{''.join(marks.GLOBS)}]", pattern)[-1].rpartition("]")[2]
 
 
 def dump(run: Interpreter, call: Call) -> str:
