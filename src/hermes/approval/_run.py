@@ -765,7 +765,11 @@ class Interpreter:
         if name[:1] == "=":
             name = name[1:]  # where it lies, for zsh
         lower = name.lower()
-        return lower[:-4] if lower.endswith((".exe", ".cmd", ".bat")) else name
+        if lower.endswith((".exe", ".cmd", ".bat")):
+            return lower[:-4]
+        if lower != name and lower in self.sink.programs() and name not in self.sink.programs():
+            return lower  # macOS finds it as well
+        return name
 
     def function(self, name: str, bodies: tuple[Node, ...], call: Call) -> str:
         """Follow the body of a function."""

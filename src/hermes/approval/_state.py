@@ -56,8 +56,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
             value = variables.get(name)
             lasting = "".join(mark for mark in _LASTING if mark in _flat(held))
             if lasting and value is not None:
-                whole = isinstance(value, str)
-                variables[name] = value + lasting if whole else [one + lasting for one in value]
+                variables[name] = (
+                    value + lasting if isinstance(value, str) else [one + lasting for one in value]
+                )
         previous = self.variables.get("OLDPWD")
         return msgspec.structs.replace(
             self,
