@@ -271,6 +271,34 @@ async def test_what_a_session_has_no_longer_is_not_counted_on(tmp_path: Path) ->
         assert all("/tmp/of-mine" not in str(decision.programs) for _, decision in person.asked)
 
 
+async def test_much_that_a_session_has_defined_is_read(tmp_path: Path) -> None:
+    lines = [f"f{number}() {{ if true; then ls | cat; fi; }}" for number in range(1200)]
+    (tmp_path / "lib.sh").write_text("\n".join([*lines, 'tool() { rm -rf "$1"; }', "what=y"]))
+    person = Person(False)
+    async with two(tmp_path, judge=ENGINE, on_approval=person) as (first, second):
+        await first.run(". ./lib.sh", session="s")
+        await second.run("f5", session="s")
+        with refused("deletes .*/y"):
+            await second.run("tool $what", session="s")
+
+
+async def test_what_cannot_be_read_of_a_session_is_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "lib.sh").write_text("tool() {\n" + "ls | cat;\n" * 4000 + "}\nmine=1\n")
+    person = Person(False)
+    async with two(tmp_path, judge=ENGINE, on_approval=person) as (first, second):
+        await first.run(". ./lib.sh", session="s")
+        with refused("is not known"):
+            await second.run("ls", session="s")
+        await second.run(". ./lib.sh; what=y", session="own")  # what it did itself it has followed
+        await second.run("false", session="own")
+        await second.run("ls", session="own")
+        with refused("deletes .*/y"):
+            await second.run("rm -rf $what", session="own")
+        await first.run("true", session="own")
+        with refused("is not known"):
+            await second.run("ls", session="own")
+
+
 async def test_where_a_value_came_from_is_known_after_a_failure(tmp_path: Path) -> None:
     person = Person(Answer.ONCE)
     async with opened(tmp_path, judge=ENGINE, on_approval=person) as box:
