@@ -56,6 +56,8 @@ LONG = {
     "verbs": "npm " + "add " * 4_000,
     "wrappers": "env " * 5000 + "ls",
     "globs": "ls " + "*" * 5000,
+    "programs by patterns": "*--a=--a=;" * 1_400,
+    "programs by paths with patterns": "./*[a-z]* x;" * 1_400,
     "trim": "a=" + "a" * 5000 + "; echo ${a##*a*a*a*a*b}",
     "case": "case " + "a" * 5000 + " in *a*a*a*a*b) ls;; esac",
     "wide letters": "echo " + "\uff41" * 50_000,

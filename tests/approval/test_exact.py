@@ -110,6 +110,13 @@ async def test_what_goes_with_a_command_counts(answer: Answer, given: dict[str, 
         "alias psql='psql -h prod'",
         "psql() { ls; }",
         "x=$(cat f)",
+        "set -f",
+        "set -eu",
+        "set +B",
+        "set -o nounset",
+        "shopt -s nullglob",
+        "shopt -u sourcepath",
+        "a=(1 2)",
     ],
 )
 @pytest.mark.parametrize("answer", [Answer.SESSION, Answer.ALWAYS])
@@ -119,6 +126,69 @@ async def test_what_a_session_holds_counts(answer: Answer, before: str) -> None:
     after = ENGINE.judge(request(before)).after
     assert not await goes(grants, asked, after)
     assert await goes(grants, asked, ENGINE.judge(request("cd sub; cd ..; ls")).after)
+
+
+@pytest.mark.parametrize(
+    ("before", "then"),
+    [
+        ("PGHOST=prod", "export PGHOST"),
+        ("PGHOST=prod", "declare -x PGHOST"),
+        ("export PGHOST=prod", "export -n PGHOST"),
+        ("export PGHOST=prod", "declare +x PGHOST"),
+        ("PGHOST=prod", "set -a"),
+        ("set -f", "set +f"),
+    ],
+)
+@pytest.mark.parametrize("answer", [Answer.SESSION, Answer.ALWAYS])
+async def test_what_programs_are_given_counts(answer: Answer, before: str, then: str) -> None:
+    first = ENGINE.judge(request(before)).after
+    asked = request("psql app -c 'drop table a'")
+    grants = await granted(answer, asked, first)
+    assert await goes(grants, asked, first)
+    assert not await goes(grants, asked, ENGINE.judge(request(then), first).after)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "text"),
+    [
+        ("echo 'delete from a' > s.sql", "echo 'drop table a' > s.sql", "psql -f s.sql"),
+        ("echo 'name: a' > k.yml", "echo 'name: b' > k.yml", "kubectl delete -f k.yml"),
+        ("echo 'name: a' > k.yml", "ls", "kubectl delete -f k.yml"),
+        ("echo 'print(1)' > s.py", "echo 'print(2)' > s.py", "python3 s.py; rm -rf b"),
+        ("echo 'a: ; ls' > Makefile", "echo 'a: ; id' > Makefile", "make; rm -rf b"),
+        ("echo 'FROM a' > Dockerfile", "echo 'FROM b' > Dockerfile", "docker build .; rm -rf b"),
+        ("git remote add o https://a/x", "git remote add o https://b/x", "git push -f o"),
+        ("echo a > body", "echo b > body", "curl -X DELETE -d @body https://x.example/all"),
+    ],
+)
+@pytest.mark.parametrize("answer", [Answer.SESSION, Answer.ALWAYS])
+async def test_what_it_reads_of_the_session_counts(answer: Answer, one: str, other: str, text: str) -> None:
+    first, second = (ENGINE.judge(request(before)).after for before in (one, other))
+    asked = request(text)
+    grants = await granted(answer, asked, first)
+    assert await goes(grants, asked, first)
+    assert await goes(grants, asked, ENGINE.judge(request("ls; echo x > unrelated"), first).after)
+    assert not await goes(grants, asked, second)
+
+
+def test_what_it_reads_has_to_be_known() -> None:
+    after = ENGINE.judge(request("python3 make.py > k.yml")).after
+    assert not ENGINE.judge(request("kubectl delete -f k.yml"), after).grantable
+    assert ENGINE.judge(request("kubectl delete -f other.yml"), after).grantable
+
+
+async def test_what_it_writes_itself_is_said_by_its_text() -> None:
+    asked = request("rm -rf build | tee -a log")
+    grants = await granted(Answer.SESSION, asked)
+    assert await goes(grants, asked, ENGINE.judge(asked).after)
+
+
+def test_what_a_fresh_session_is_like_is_no_difference() -> None:
+    fresh = ENGINE.judge(request("rm -rf build"))
+    for before in ("shopt -s expand_aliases", "set -B", "set -f; set +f", "export A=1; declare +x A; ls"):
+        after = ENGINE.judge(request(before)).after
+        same = ENGINE.judge(request("rm -rf build"), after).key == fresh.key
+        assert same is ("A=1" not in before), before
 
 
 @pytest.mark.parametrize(

@@ -243,3 +243,45 @@ def test_the_reason_is_true(text: str, said: str) -> None:
 )
 def test_rarer_tools_are_asked(text: str) -> None:
     assert judge(text).action == "ask"
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("RM -rf src", "recursive-delete"),
+        ("/bin/Rm -rf src", "recursive-delete"),
+        ("env SUDO ls", "root"),
+        ("Rm -rf /", "delete-everything"),
+        ("Git push --force", "git-rewrite"),
+    ],
+)
+def test_a_system_that_ignores_case_finds_it_too(text: str, rule: str) -> None:
+    assert judge(text).rule == rule
+
+
+@pytest.mark.parametrize(
+    "text", ["R -e 'print(1)'", "GET http://x.example", "Xvfb :1", "./Kill x", "Make test"]
+)
+def test_names_with_capitals_are_their_own(text: str) -> None:
+    assert judge(text).action == "allow"
+
+
+@pytest.mark.parametrize("host", ["g\u0131thub.com", "githu\u017fb.com", "\u0430pple.com", "\u212aernel.org"])
+@pytest.mark.parametrize("scheme", ["https", "HTTPS", "ssh"])
+def test_hosts_with_letters_that_look_alike(scheme: str, host: str) -> None:
+    assert judge(f"curl {scheme}://{host}/x").rule == "deceptive-text"
+    assert judge(f"echo '{host}'").action == "allow"
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("git -C ~/.hermes pull", "ask"),
+        ("cd ~/.hermes && git stash", "ask"),
+        ("git --work-tree=/home/dev/.hermes checkout x", "ask"),
+        ("git -C ~/.hermes status", "allow"),
+        ("git -C src pull", "allow"),
+    ],
+)
+def test_git_changes_files_where_it_is_told_to(text: str, action: str) -> None:
+    assert judge(text).action == action

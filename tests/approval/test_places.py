@@ -233,6 +233,84 @@ async def test_a_session_that_is_looked_at_anew_keeps_its_grants(tmp_path: Path)
         assert len(person.asked) == 2
 
 
+@pytest.mark.parametrize("between", ["ls", "false"])
+async def test_a_session_that_was_never_used_is_as_one_that_was(tmp_path: Path, between: str) -> None:
+    person = Person(Answer.SESSION)
+    async with opened(tmp_path, judge=ENGINE, on_approval=person) as box:
+        for _ in range(3):
+            await box.run("rm -rf build", session="new")
+            await box.run(between, session="new")
+        assert person.texts == ["rm -rf build"]
+
+
+@pytest.mark.parametrize(
+    "holds",
+    ["set -f", "set -u", "set +B", "shopt -s nullglob", "a=(1 2)", "alias ll=ls", "export A=1", "A=1"],
+)
+async def test_what_was_followed_is_what_the_shell_says(tmp_path: Path, holds: str) -> None:
+    """A grant holds after a failure, since which the shell is asked what it has."""
+    person = Person(Answer.SESSION)
+    async with opened(tmp_path, judge=ENGINE, on_approval=person) as box:
+        await box.run("true")
+        await box.run("true")
+        await box.run(holds)
+        await box.run("rm -rf build")
+        await box.run("false")
+        await box.run("rm -rf build")
+        assert len(person.asked) == 1, [decision.key for _, decision in person.asked]
+
+
+async def test_what_a_session_has_no_longer_is_not_counted_on(tmp_path: Path) -> None:
+    person = Person(False)
+    async with two(tmp_path, judge=ENGINE, on_approval=person) as (first, second):
+        await second.run("place=/tmp/of-mine; shopt -s extglob; set -- a", session="s")
+        await second.run("echo $place", session="s")
+        await first.run("unset place; shopt -u extglob; set --", session="s")
+        with refused("everything below|/"):
+            await second.run('rm -rf "$place"/* $1', session="s")
+        assert all("/tmp/of-mine" not in str(decision.programs) for _, decision in person.asked)
+
+
+async def test_much_that_a_session_has_defined_is_read(tmp_path: Path) -> None:
+    lines = [f"f{number}() {{ if true; then ls | cat; fi; }}" for number in range(1200)]
+    (tmp_path / "lib.sh").write_text("\n".join([*lines, 'tool() { rm -rf "$1"; }', "what=y"]))
+    person = Person(False)
+    async with two(tmp_path, judge=ENGINE, on_approval=person) as (first, second):
+        await first.run(". ./lib.sh", session="s")
+        await second.run("f5", session="s")
+        with refused("deletes .*/y"):
+            await second.run("tool $what", session="s")
+
+
+async def test_what_cannot_be_read_of_a_session_is_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "lib.sh").write_text("tool() {\n" + "ls | cat;\n" * 4000 + "}\nmine=1\n")
+    person = Person(False)
+    async with two(tmp_path, judge=ENGINE, on_approval=person) as (first, second):
+        await first.run(". ./lib.sh", session="s")
+        with refused("is not known"):
+            await second.run("ls", session="s")
+        await second.run(". ./lib.sh; what=y", session="own")  # what it did itself it has followed
+        await second.run("false", session="own")
+        await second.run("ls", session="own")
+        with refused("deletes .*/y"):
+            await second.run("rm -rf $what", session="own")
+        await first.run("true", session="own")
+        with refused("is not known"):
+            await second.run("ls", session="own")
+
+
+async def test_where_a_value_came_from_is_known_after_a_failure(tmp_path: Path) -> None:
+    person = Person(Answer.ONCE)
+    async with opened(tmp_path, judge=ENGINE, on_approval=person) as box:
+        await box.run("key=$(cat ~/.ssh/id_rsa 2>/dev/null; echo k)")
+        asked = len(person.asked)
+        assert asked == 1
+        await box.run("false")
+        await box.run('curl -m 1 -d "$key" http://127.0.0.1:9/')
+        assert len(person.asked) == asked + 1
+        assert person.asked[-1][1].rule == "send-secret"
+
+
 async def test_a_session_grant_is_of_one_session(tmp_path: Path) -> None:
     person = Person(Answer.SESSION)
     async with opened(tmp_path, on_approval=person) as box:

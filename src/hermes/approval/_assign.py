@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from . import _marks as marks
 from ._call import Call
 from ._marks import SPLIT, UNKNOWN
 from ._nodes import MAX_OUTPUT, keyed
@@ -31,15 +32,19 @@ _NUMBERS = (
     "BASHPID",
     "GROUPS",
 )
+# Programs are given these, whether or not they are exported here once more.
+_GIVEN = marks.names("PATH HOME USER LOGNAME LANG LC_ALL TERM SHELL PWD OLDPWD SHLVL _")
 _ATTRIBUTES = {"i": "integer:", "l": "lower:", "u": "upper:", "c": "capital:"}
 
 
 def attributes(run: Interpreter, words: Sequence[str], name: str) -> None:
-    """Follow what the options of ``declare`` make of a variable."""
+    """Follow what the options of ``declare``, or ``export``, make of a variable."""
     for word in words:
         if word[:1] not in "-+" or word == "--":
             continue
         for sign in word[1:]:
+            if sign == "x" and name not in _GIVEN:
+                (run.state.options.add if word[0] == "-" else run.state.options.discard)("export " + name)
             kind = _ATTRIBUTES.get(sign)
             if kind:
                 (run.state.options.add if word[0] == "-" else run.state.options.discard)(kind + name)

@@ -156,6 +156,7 @@ def declare(run: Interpreter, call: Call) -> str:
     words = call.argv[1:]
     flags = "".join(one[1:] for one in words if one[:1] in "-+" and one != "--")
     names = [one for one in words if one[:1] not in "-+"]
+    exported = () if "f" in flags else ("+x",) if "n" in flags else ("-x",)
     changed: dict[str, str] = {}
     for word in names:
         name, equals, value = word.partition("=")
@@ -166,7 +167,7 @@ def declare(run: Interpreter, call: Call) -> str:
         run.expand.check_subscript(name)
         if plain is None:
             continue
-        attributes(run, words, plain.group())
+        attributes(run, exported if call.argv[0] == "export" else words, plain.group())
         if "n" in flags and call.argv[0] != "export":
             run.expand.check_subscript(value)
             run.state.variables.pop(plain.group(), None)
@@ -213,6 +214,7 @@ def unset(run: Interpreter, call: Call) -> str:
             run.state.functions.pop(word, None)
         else:
             run.state.variables[word] = None
+            run.state.options.discard("export " + word)
             run.state.functions.pop(word, None)
     return ""
 
@@ -295,6 +297,29 @@ def mapfile(run: Interpreter, call: Call) -> str:
     return ""
 
 
+_LETTERS = {
+    "a": "allexport",
+    "b": "notify",
+    "e": "errexit",
+    "f": "noglob",
+    "h": "hashall",
+    "k": "keyword",
+    "m": "monitor",
+    "n": "noexec",
+    "p": "privileged",
+    "t": "onecmd",
+    "u": "nounset",
+    "v": "verbose",
+    "x": "xtrace",
+    "B": "braceexpand",
+    "C": "noclobber",
+    "E": "errtrace",
+    "H": "histexpand",
+    "P": "physical",
+    "T": "functrace",
+}
+
+
 def set_(run: Interpreter, call: Call) -> str:
     words = call.argv[1:]
     if not words:
@@ -305,8 +330,10 @@ def set_(run: Interpreter, call: Call) -> str:
         if word == "--":
             run.state.parameters = ("bash", *words[index + 1 :])
             return ""
-        if re.fullmatch(r"[-+][a-zA-Z]*k[a-zA-Z]*", word):
-            (run.state.options.add if word[0] == "-" else run.state.options.discard)("keyword")
+        if word[:1] in "-+" and word[1:2] != "-":
+            for letter in word[1:]:
+                if letter in _LETTERS:
+                    (run.state.options.add if word[0] == "-" else run.state.options.discard)(_LETTERS[letter])
         if word in ("-o", "+o"):
             if index + 1 < len(words):
                 (run.state.options.add if word == "-o" else run.state.options.discard)(words[index + 1])

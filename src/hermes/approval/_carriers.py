@@ -253,7 +253,7 @@ def shell(run: Interpreter, call: Call) -> str:
     return _text(run, call, text, rest, name="bash")
 
 
-_ALL_MARKS = "".join(chr(0x10FF00 + index) for index in range(16)) + " \n"
+_ALL_MARKS = marks.ALL + " \n"
 
 
 def _text(run: Interpreter, call: Call, text: str, parameters: list[str], name: str = "") -> str:
@@ -422,9 +422,12 @@ def find(run: Interpreter, call: Call) -> str:
     while index < len(words) and words[index][:1] not in ("-", "(", "!"):
         starts.append(words[index])
         index += 1
-    secret = ""
+    secret = ending = ""
     for place, word in enumerate(words[:-1]):
-        if word in ("-name", "-iname") and _SECRETS.fullmatch(marks.plain(words[place + 1])):
+        if word == "-name":
+            ending = "" if words[place - 1] in ("!", "-not") else marks.plain(words[place + 1])
+            ending = re.split(r"[*?\]]", ending)[-1]
+        if word in ("-name", "-iname") and SECRETS.fullmatch(marks.plain(words[place + 1])):
             if any(paths.everything(run.path(one, call.cwd)) for one in starts):
                 secret = "~/.ssh/id_rsa"
         elif word in ("-name", "-iname") and "*" not in words[place + 1]:
@@ -447,17 +450,20 @@ def find(run: Interpreter, call: Call) -> str:
                 cwd = run.path(found, cwd)
                 found = f"./{UNKNOWN}"
             if not secret:
-                found += FOUND
+                found += FOUND + ending
             inner = msgspec.structs.replace(call, stdin=None, cwd=cwd)
             carried(run, inner, [one.replace("{}", found) for one in command])
             index = stop
         index += 1
     if secret:
         return f"{secret}\n"
+    for one in starts:
+        if run.sink.secret(run.path(one, call.cwd)):
+            return f"{one}/{UNKNOWN}{FOUND}{ending}\n"
     return UNKNOWN + FOUND + (marks.EVERY if _every(run, call, starts, words) else "")
 
 
-_SECRETS = Lazy(
+SECRETS = Lazy(
     r"(?:id_(?:\*|rsa|ed25519|ecdsa|dsa)\*?|credentials?(?:\*|\.json)?|\*credentials?\*|\*\.(?:pem|key|p12|pfx|kdbx|ppk)|"
     r"\.env\*?|\.netrc|\.npmrc|\.pypirc|\.pgpass|\.git-credentials|wallet\*|\*wallet\*|\*passw\w*\*|\*secrets?\*)"
 )
@@ -482,6 +488,8 @@ def fd(run: Interpreter, call: Call) -> str:
     base = operands[1] if len(operands) > 1 else "."
     named = f"{base}/{UNKNOWN}/{operands[0]}" if operands else ""
     secret = named if named and run.sink.secret(run.path(named, call.cwd)) else ""
+    if len(operands) > 1 and run.sink.secret(run.path(base, call.cwd)):
+        secret = f"{base}/{UNKNOWN}"
     for index, word in enumerate(words):
         if word in ("-x", "--exec", "-X", "--exec-batch"):
             rest = [one for one in words[index + 1 :] if one != ";"]

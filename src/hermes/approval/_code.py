@@ -28,6 +28,7 @@ from ._inline import (
 )
 from ._inline import told as told_code
 from ._lazy import Lazy
+from ._loads import included
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
 from ._packages import cargo, conventional, npm, pip, profiled, runner
@@ -198,6 +199,7 @@ def sqlite(run: Interpreter, call: Call) -> str:
         if match:
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
         _sql_files(run, call, one)
+        included(run, call, one)
     operands = [one for one in call.argv[1:] if not one.startswith("-")]
     kinds = UNKNOWN
     if operands:
@@ -220,12 +222,13 @@ def client(run: Interpreter, call: Call) -> str:
         if match:
             shell(run, call, match.group(1))
         _sql_files(run, call, one)
+        included(run, call, one)
     told(run, call)
     return UNKNOWN
 
 
 _SQL_FILES = Lazy(
-    r"(?i)(?:\bcopy\b[^;]{0,400}\bto|\bvacuum\s+into|\bexport\s+database|\binto\s+(?:out|dump)file|\\o|\\w|\btee|\bspool)"
+    r"(?i)(?:\bcopy\b[^;]{0,400}\bto|\bvacuum\s+into|\bexport\s+database|\battach(?:\s+database)?|\binto\s+(?:out|dump)file|\\o|\\w|\btee|\bspool)"
     r"\s+['\"]?([/~][^\s'\";]+)"
 )
 
@@ -514,7 +517,15 @@ def compiled(run: Interpreter, call: Call) -> str:
     return inner(run, call) if inner else UNKNOWN
 
 
-_MARKS = "".join(chr(0x10FF00 + index) for index in range(16)) + " \n"
+_MARKS = marks.ALL + " \n"
+
+
+def piped(run: Interpreter, call: Call) -> str:
+    """ImageMagick and its like: a name that begins with a bar is a command."""
+    for word in call.argv[1:]:
+        if word.rpartition(":")[2][:1] == "|":
+            shell(run, call, word.partition("|")[2])
+    return UNKNOWN
 
 
 def tmux(run: Interpreter, call: Call) -> str:
@@ -674,7 +685,7 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names(
             "groovy scala kotlin elixir erl iex ghc ghci runghc ocaml swift "
-            "jshell raku maxima gs pwsh-x nu-x gawk-x dart csharp csi dotnet-script fsharpi fsi"
+            "jshell raku gs pwsh-x nu-x gawk-x dart csharp csi dotnet-script fsharpi fsi"
         ),
         Inline("other", "-e -E --eval -eval -c -q --expr"),
     ),
@@ -685,7 +696,12 @@ CODE: dict[str, Handler] = {
     **dict.fromkeys(
         marks.names("swipl gprolog yap sicstus"), Inline("other", "-g -t --query-goal --goal -z")
     ),
+    "maxima": Inline("other", "--batch-string -r --run-string"),
+    "exiftool": Inline("Perl", "-if -if0 -p -d"),
     "octave": Inline("Octave", "--eval"),
+    "matlab": Inline("Octave", "-batch -r"),
+    "sage": Python("Python", "-c"),
+    **dict.fromkeys(("gp", "v"), Inline("other", "-e")),
     **dict.fromkeys(("tsx", "ts-node", "coffee"), _NODE),
     "psysh": Inline("PHP", "-x"),
     "zx": Inline("Bun", "-e --eval"),
@@ -709,7 +725,10 @@ CODE: dict[str, Handler] = {
     "split": options("--filter"),
     "rg": options("--pre"),
     "npm-x": options("-c"),
-    "tmux": tmux,
+    **dict.fromkeys(("tmux", "byobu"), tmux),
+    **dict.fromkeys(
+        marks.names("convert magick composite identify mogrify montage stream animate display gm"), piped
+    ),
     **dict.fromkeys(
         marks.names(
             "go gcc cc g++ c++ clang clang++ tcc rustc javac java kotlinc zig swiftc fpc gfortran dmd ldc2"

@@ -485,6 +485,11 @@ def ps(policy: Policy, call: Call, shape: Shape) -> None:
             policy.note("show-secret", "prints the environment of processes", call.span)
 
 
+_GIT_CHANGES = marks.names(
+    "pull checkout reset restore apply am merge rebase stash clean switch cherry-pick revert rm mv"
+)
+
+
 def git(policy: Policy, call: Call, shape: Shape) -> None:
     words = call.argv[1:]
     for index, word in enumerate(words):
@@ -493,6 +498,12 @@ def git(policy: Policy, call: Call, shape: Shape) -> None:
         if word == "-C" and index + 1 < len(words):
             continue
     names = [word for word, _ in shape.operands]
+    place = call.cwd
+    for before, word in pairwise(("", *words)):
+        if before in ("-C", "--work-tree") or word.startswith("--work-tree="):
+            place = policy.path(word.removeprefix("--work-tree="), call)
+    if "agent" in policy.classes.of(place) and not _GIT_CHANGES.isdisjoint(words):
+        policy.write(place, call)
     if "--no-index" in words or "--contents" in words or "hash-object" in names[:1]:
         policy.reads(call, words)
     if "push" in names[:1] and len(names) > 1:

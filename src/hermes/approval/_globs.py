@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 from . import _marks as marks
@@ -39,10 +38,11 @@ def fits(name: str, pattern: str) -> bool:
     return meets(name, marks.plain(pattern))
 
 
-def fitting(names: Iterable[str], pattern: str) -> list[str]:
-    """Return the names that match a word with active globs."""
+@lru_cache(maxsize=200)
+def fitting(names: frozenset[str], pattern: str) -> tuple[str, ...]:
+    """Return the names that match a word with active globs, in order."""
     compiled = _compiled(marks.plain(pattern))
-    return [] if compiled is None else [one for one in names if compiled.match(one)]
+    return () if compiled is None else tuple(sorted(one for one in names if compiled.match(one)))
 
 
 def meets(name: str, pattern: str) -> bool:

@@ -19,6 +19,7 @@ from ._carriers import unseen as _unseen
 from ._carriers import written
 from ._expand import secret_name
 from ._lazy import Lazy
+from ._loads import within
 from ._marks import REMOTE, UNKNOWN
 from ._nodes import fed, python_module
 from ._options import options_of
@@ -44,7 +45,7 @@ _RUNS_UNKNOWN = Lazy(
     r"(?<![\w.$>-])(?:system|exec|popen|readpipe|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w*]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\(|\brunIn(?:New|This)?Context\s*\("
 )
 _DELETES = Lazy(
-    r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir\s*\(|"
+    r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir(?:_all)?\s*\(|"
     r"rmtree\b|remove_tree\b|remove_dir_all|rm_rf\b|rm_r\b|FileUtils\.rm\w*|File\.delete|Dir\.rmdir|"
     r"Deno\.remove\w*\s*\(|fs\.rm\w*\s*\(|fs\.promises\.(?:rm|unlink)\w*|fs\.unlink\w*\s*\(|"
     r"os\.remove\s*\(|os\.RemoveAll|File\.rm(?:_rf)?!?\s*\(?|remove(?:Dir|File|DirectoryRecursive)\w*\s*\(?|"
@@ -139,7 +140,7 @@ _OPENS = Lazy(
 )
 _OPENS_RUBY = Lazy(r"\b(?:File\.)?open\s*\(?\s*" + STRING + r"\s*,\s*[\"'][waA+r]*[wa+][^\"']*[\"']")
 _KILLS = Lazy(r"\b(?:kill|Process\.kill|process\.kill|posix_kill)\s*\(?\s*(?:[\"']?\w+[\"']?\s*,\s*)?-1\b")
-PATHS = Lazy(r"[\"'`]((?:/|~|\.\.?/)[^\"'`\s]{2,200})[\"'`]")
+PATHS = Lazy(r"[\"'`](?:<\s?)?((?:/|~|\.\.?/)[^\"'`\s]{2,200})[\"'`]")
 _FORK = Lazy(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\bfork\b|\bfork\b\s*while\b")
 
 
@@ -150,7 +151,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("remote-code", f"{who} runs what comes from the network")
     elif marks.DECODED in code:
         run.note("decoded-code", f"{language} runs what was decoded from an unreadable text")
-    elif marks.marked(code) and not code.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n"):
+    elif marks.marked(code) and not code.strip(marks.ALL + " \n"):
         run.note("unknown-code", f"{language} runs code that is not known")
         return UNKNOWN
     if len(code) > 5 * MAX_CODE:
@@ -178,6 +179,12 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
                 text(run, call, whole, language)
             finally:
                 run.depth -= 1
+    for whole in within(run, call, code):
+        run.depth += 1
+        try:
+            text(run, call, whole, language)
+        finally:
+            run.depth -= 1
     if language in _SCRIPTS and _COMPUTED.search(code):
         run.note("code-runs", f"{language} code that calls what is not known")
     if language in _SCRIPTS and "child_process" in code:
@@ -285,8 +292,9 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.sink.redirect(">", path, UNKNOWN, call)
         run.state.write(path, UNKNOWN)
     for match in list(PATHS.finditer(code))[:50]:
-        if run.sink.secret(run.path(match.group(1), call.cwd)):
-            run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
+        path = run.path(marks.active(match.group(1)), call.cwd)
+        if run.sink.secret(path):
+            run.sink.redirect("<", path, "", call)
     return UNKNOWN
 
 
@@ -471,7 +479,7 @@ class Inline:
                 return UNKNOWN
             held = written(run, path)
             if held is not None:
-                if held.strip("".join(chr(0x10FF00 + index) for index in range(16)) + " \n") == "":
+                if held.strip(marks.ALL + " \n") == "":
                     _unseen(run, held)
                 else:
                     return self.look(run, call, held)

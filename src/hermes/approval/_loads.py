@@ -7,7 +7,10 @@ are; and after a colon the names that the program looks for by itself.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from . import _marks as marks
 from . import _recipes as recipes
@@ -49,7 +52,7 @@ _TABLE = {
     ),
     "pip pip3 pipx": "-e --editable -r <: setup.py pyproject.toml",
     "uv poetry pdm hatch flit rye maturin pipenv": "-C --directory --project <: pyproject.toml setup.py",
-    "pytest tox nox py.test": _PYTHON + " conftest.py tox.ini noxfile.py",
+    "pytest tox nox py.test": "-p " + _PYTHON + " conftest.py tox.ini noxfile.py",
     "cargo": "--path --manifest-path --config -C: Cargo.toml",
     "go": "-C <: go.mod main.go",
     "deno": "-c --config <: deno.json",
@@ -173,9 +176,10 @@ def judge(run: Interpreter, call: Call) -> None:
     words = call.argv[1:]
     if loader.only and loader.only.isdisjoint(words):
         return
-    if not _LOOKS.isdisjoint(words):
+    if not (_LOOKS - {"-h"} if call.name in _FED else _LOOKS).isdisjoint(words):
         return
     named: list[str] = []
+    options: set[str] = set()  # those of them that are an option's
     places: list[str] = []
     given = False
     for index, word in enumerate(words):
@@ -197,6 +201,7 @@ def judge(run: Interpreter, call: Call) -> None:
                 continue
         given = True
         named.append(value)
+        options.add(value)
         if not value.endswith((".mk", ".yml", ".yaml", ".toml", ".json")):
             places.append(value)
     if "-" in named or "/dev/stdin" in named or (call.name in _FED and not given and not _asked(call)):
@@ -204,11 +209,12 @@ def judge(run: Interpreter, call: Call) -> None:
     if not run.state.files:
         return
     for one in named:
-        path = run.path(one.removeprefix("@").removeprefix("file:"), call.cwd)
-        held = written(run.state, path)
+        path, held = _held(run, call, one.removeprefix("@").removeprefix("file:"))
         _told(run, call, held or written(run.state, path + "/x"))
-        if held:
-            recipes.follow(run, call, path, held)
+        if held and call.name in _FED and (one in options or call.name in _READ):
+            run.subshell(partial(run.call, msgspec.structs.replace(call, argv=[call.argv[0]], stdin=held)))
+        elif held:
+            recipes.follow(run, call, path, held, loaded=one in options)
     if given and not places:
         return
     for place in places or [call.cwd]:
@@ -220,6 +226,55 @@ def judge(run: Interpreter, call: Call) -> None:
                 recipes.follow(run, call, f"{path}/{one}", held)
 
 
+def looked_for(program: str) -> tuple[str, ...]:
+    """Return the names of files that a program looks for by itself."""
+    name = program.rpartition("/")[2]
+    loader = _LOADERS.get(name)
+    images = ("Dockerfile", "Containerfile") if name in _CONTAINERS else ()
+    return (*(loader.found if loader else ()), *images)
+
+
+# What is left away in the name of a file that is loaded.
+_ENDINGS = ("", ".py", ".js", ".mjs", ".rb", ".pm", ".lua")
+
+
+def _held(run: Interpreter, call: Call, name: str) -> tuple[str, str | None]:
+    """Return the path of a file that is loaded by its name, and its text where the session wrote it."""
+    for ending in _ENDINGS:
+        path = run.path(name.partition("=")[0].replace("::", "/") + ending if ending else name, call.cwd)
+        held = run.state.files.get(path) if ending else written(run.state, path)
+        if held is not None:
+            return path, held
+    return run.path(name, call.cwd), None
+
+
+_LOADED = Lazy(
+    r"\b(?:require(?:_relative|_once)?|do|load(?:file)?|dofile|import|include(?:_once)?|source|from|use)\b\s*\(?\s*"
+    r"(?:[\"'`]([^\"'`\n]{1,300})[\"'`]|([A-Za-z_][\w:]*)\s*;?)"
+)
+
+
+def within(run: Interpreter, call: Call, code: str) -> list[str]:
+    """Return the texts of files of the session that code loads."""
+    if not run.state.files or run.depth > 20:
+        return []
+    found = (_held(run, call, one or other)[1] for one, other in _LOADED.findall(code)[:20])
+    return [held for held in found if held and held.strip(marks.ALL + " \n")]
+
+
+_INCLUDES = Lazy(r"\s*(?:\.read|\\ir?|\\include(?:_relative)?|\\\.|source)\s+['\"]?([^'\";]+)")
+
+
+def included(run: Interpreter, call: Call, line: str) -> None:
+    """Follow a file of the session that a line for the client of a database has it read."""
+    match = _INCLUDES.match(line) if run.state.files else None
+    held = written(run.state, run.path(match.group(1).strip(), call.cwd)) if match else None
+    if held and run.depth < 20:
+        run.subshell(partial(run.call, msgspec.structs.replace(call, argv=[call.argv[0]], stdin=held)))
+
+
+# These read files that are named without an option.
+_READ = marks.names("mongosh mongo")
 # These run what comes in.
 _FED = marks.names(
     "psql mysql mariadb sqlite3 sqlite duckdb cqlsh cypher-shell clickhouse-client mongosh mongo m4 at batch"

@@ -33,6 +33,7 @@ BRACKET = "\U0010ff12"
 _UNKNOWNS = frozenset(
     (UNKNOWN, SPLIT, SECRET, REMOTE, ENVIRON, DECODED, PIDS, EVERY, OUTPUT, PRIVATE, KEY, NUMBER, FOUND)
 ) | {BEFORE}
+ALL = "".join(chr(0x10FF00 + index) for index in range(16))
 GLOBS = {STAR: "*", QUESTION: "?", BRACKET: "["}
 _FIRST = "\U0010ff00"
 _SHOWN = {ord(one): "…" for one in _UNKNOWNS} | {ord(mark): text for mark, text in GLOBS.items()}

@@ -11,10 +11,10 @@ import msgspec
 
 from . import _marks as marks
 from ._call import Call
-from ._effects import EFFECTS
 from ._environment import BUILD_TOOL, BUILDS
 from ._globs import fits, fitting
 from ._marks import UNKNOWN
+from ._paths import of_system
 from ._state import State, Value
 from ._syntax import Case, Group, Lit, Node, Simple, Sub, Test, Word
 
@@ -106,10 +106,57 @@ def local(run: Interpreter, call: Call, base: str) -> str:
     path = run.path(call.argv[0], call.cwd)
     for target in [held for link, held in run.state.links.items() if fits(link, path)]:
         run.call(msgspec.structs.replace(call, argv=[target, *call.argv[1:]]))
-    if len(call.argv) > 1 and fitting(run.handlers.keys() | EFFECTS.keys(), base):
+    if len(call.argv) > 1 and fitting(run.acting, base):
         # With words that may mean something to what it stands for.
         run.note("computed-command", "the name of the command is a pattern")
     return call.argv[0]
+
+
+def searched(run: Interpreter, call: Call) -> str:
+    """Return the file of the session that a bare name stands for by PATH; empty for none."""
+    name, found = call.argv[0], run.state.variables.get("PATH")
+    other = name not in run.acting  # what is no program of the system may be any that was brought along
+    for piece in found.split(":")[:50] if isinstance(found, str) else ():
+        path = run.path(f"{piece}/{name}", call.cwd) if piece else ""
+        if path in run.state.files or (other and path.rpartition("/")[0] + "/*" in run.state.files):
+            return path
+    return ""
+
+
+def computed(run: Interpreter, call: Call) -> str | None:
+    """Judge a command whose name is not known; return the name where it is known well enough."""
+    name = call.argv[0]
+    base = name.rpartition("/")[2]
+    if marks.globbed(name):
+        if "/" in name and not of_system(run.path(name, call.cwd)):
+            return local(run, call, base)
+        run.note("computed-command", "the name of the command is a pattern")
+        for one in fitting(run.sink.programs(), base)[:40]:
+            run.call(msgspec.structs.replace(call, argv=[one, *call.argv[1:]]))
+        return None
+    if (
+        base
+        and not marks.marked(base)
+        and not any(mark in name for mark in (marks.SECRET, marks.REMOTE, marks.DECODED, marks.OUTPUT))
+    ):
+        # `$VENV/bin/python`: the directory is not known, the program is.
+        return base
+    if marks.FOUND in name:
+        run.note("unknown-code", "runs each file that is found")
+        run.report(call, "")
+        return None
+    run.note("computed-command", "which command this runs is not known")
+    rest = call.argv[1:]
+    if (
+        rest
+        and marks.SPLIT in name
+        and not name.strip(marks.SPLIT + marks.OUTPUT)
+        and not marks.unknown(rest[0])
+    ):
+        # The expansion may be empty, and the next word the command.
+        run.call(msgspec.structs.replace(call, argv=rest))
+    run.report(call, "")
+    return None
 
 
 def comes_to_an_end(run: Interpreter, call: Call, body: Node) -> bool:

@@ -15,7 +15,7 @@ from ._marks import REMOTE, UNKNOWN
 from ._options import options_of
 from ._run import Interpreter
 
-_MARKS = "".join(chr(0x10FF00 + index) for index in range(16)) + " \n"
+_MARKS = marks.ALL + " \n"
 
 
 def conventional(language: str, *names: str) -> Handler:

@@ -264,6 +264,18 @@ def strip_all(path: str) -> str:
         path = head or "/"
 
 
+_SECRETS = frozenset(("secret", "agent_secret"))
+
+
+def among(classes: Classes | Homed, path: str, found: tuple[str, ...]) -> tuple[str, ...]:
+    """Add what a file is by its directory alone, where its name is not known: one of many credentials."""
+    parts = path.split("/")
+    known = next(index for index, part in enumerate(parts) if unknown(part))
+    if known < 2:
+        return found
+    return (*found, *(_SECRETS.intersection(classes.of("/".join(parts[:known]))) - set(found)))
+
+
 _EVERYTHING = Lazy(r"/|~|/(?:home|root|Users)(?:/[\w.-]+)?|/(?:etc|usr|var|bin|sbin|lib|lib64|boot|opt|srv)")
 
 

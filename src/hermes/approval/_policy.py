@@ -109,7 +109,7 @@ class Policy:
         found = self._classes(path)
         if ("secret" in found or "agent_secret" in found) and not path.endswith(".pub"):
             return UNKNOWN + SECRET
-        if "agent" in found and path.endswith(".pid"):
+        if "agent" in found and path.endswith((".pid", "/pid")):
             return UNKNOWN + PIDS
         if "private" in found and not path.endswith((".pub", ".example", ".sample")):
             return UNKNOWN + PRIVATE
@@ -262,6 +262,8 @@ class Policy:
         if self.disk is not None:
             path = self.disk(path)
         found = self.classes.of(path)
+        if marks.unknown(path):
+            found = paths.among(self.classes, path, found)
         if self._own_workspace and (path + "/").startswith(self._own_workspace):
             return tuple(one for one in found if not one.startswith("agent"))
         if self.agent_home and (path == self.agent_home or path.startswith(self.agent_home + "/")):
@@ -383,6 +385,14 @@ class Policy:
                 f"deletes every file of {marks.shown(path.rpartition('/')[0] or '/')}",
                 call.span,
             )
+        elif (
+            marks.globbed(path)
+            and _SOURCES.fullmatch(marks.plain(path.rpartition("/")[2])) is not None
+            and "regenerable" not in found
+            and "temporary" not in found
+        ):
+            where = marks.shown(path.rpartition("/")[0] or "/")
+            self.note("mass-delete", f"deletes all files of a kind that people write in {where}", call.span)
         elif looked_up:
             self.note("mass-delete", "deletes files that are not known", call.span)
         elif "repository" in found:
@@ -424,7 +434,13 @@ class Policy:
 
     def reads(self, call: Call, words: Sequence[str]) -> None:
         near = bool(self.links) or "secret" in self._classes(call.cwd)
+        signs = _SIGNS_IN.get(call.name)
+        before = ""
         for word in words:
+            signed = signs is not None and (before in signs or word.partition("=")[0] in signs)
+            before = word
+            if signed:
+                continue  # it signs in with that, and shows it to nobody
             if len(word) > 4096 or not word:
                 continue
             # What is no path by its looks may be one where links lead, or among credentials.
@@ -496,6 +512,22 @@ _EXPRESSIONS = marks.names(
     "terraform tofu nix-instantiate usql clickhouse-client clickhouse cqlsh maxima gp sage scilab-cli"
 )
 _QUOTED = Lazy(r"[\"'`](?:file:/{0,2})?((?:/|~/)[^\"'`\s]{2,200})[\"'`]")
+# Options whose value is what a program signs in with.
+_SIGNS_IN = {
+    name: frozenset(options.split())
+    for names, options in {
+        "scp sftp": "-i",
+        "ansible ansible-playbook": "--private-key --key-file",
+        "kubectl oc k helm k9s stern": "--kubeconfig",
+    }.items()
+    for name in names.split()
+}
+# All files with an ending that people write themselves.
+_SOURCES = Lazy(
+    r"\*\.(?:py|ipynb|[cm]?[jt]sx?|vue|svelte|go|rs|c|h|cc|cpp|cxx|hpp|java|kts?|scala|rb|php|cs|fs|swift|exs?|erl|hs|ml|"
+    r"clj|jl|lua|sql|proto|tf|tex|md|rst|docx?|xlsx?|pptx?|od[tsp])",
+    2,
+)
 _DESTROYS = Lazy(
     r"(?:[\w.-]+[-:.])?(?:destroy|delete|purge|nuke|wipe|teardown|"
     r"tear-down|factory-reset|drop|terminate|undeploy|obliterate|erase)"

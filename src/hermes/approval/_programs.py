@@ -122,6 +122,9 @@ def decoder(run: Interpreter, call: Call) -> str:
     return kinds
 
 
+_HTTPIE = marks.names("http https xh xhs")
+
+
 def fetch(run: Interpreter, call: Call) -> str:
     """curl and wget: what they print or write came over the network."""
     found, operands = apart(call.argv[1:], _FETCH)
@@ -132,6 +135,7 @@ def fetch(run: Interpreter, call: Call) -> str:
         "http",
         "https",
         "xh",
+        "xhs",
         "lynx",
         "w3m",
         "links",
@@ -147,15 +151,15 @@ def fetch(run: Interpreter, call: Call) -> str:
         ):
             target = value
         elif name in ("-P", "--directory-prefix", "--output-dir", "--dir", "--paths") or (
-            name == "-d" and call.name in ("aria2c", "http", "https", "xh")
+            name == "-d" and call.name == "aria2c"
         ):
-            folder = value if value not in ("", "-") and call.name not in ("http", "https", "xh") else ""
+            folder = value if value not in ("", "-") and call.name not in _HTTPIE else ""
         elif name.startswith("-") and not name.startswith("--"):
-            if call.name == "curl" and "O" in name:
+            if (call.name in ("curl", "curlie") and "O" in name) or (call.name in _HTTPIE and "d" in name):
                 remote_name = True
             if call.name in ("wget", "wget2") and "O" in name and value:
                 target = value
-        elif name in ("--remote-name", "--remote-name-all"):
+        elif name in ("--remote-name", "--remote-name-all") or (name == "--download" and plain):
             remote_name = True
     if call.name in ("wget", "wget2") and any("O-" in one for one in call.argv):
         target = "-"
@@ -168,6 +172,8 @@ def fetch(run: Interpreter, call: Call) -> str:
         run.state.write(run.path(target, call.cwd), text)
         return UNKNOWN
     if remote_name or not plain:
+        if call.name in _HTTPIE:
+            operands = [value for name, value in found if name == "-d" and value] + operands
         for one in operands:
             base = one.split("?")[0].rstrip("/").rpartition("/")[2]
             if base:
@@ -188,7 +194,7 @@ _FETCH = marks.names(
 
 
 def curl_like(run: Interpreter, call: Call) -> str:
-    if call.name == "curl":
+    if call.name in ("curl", "curlie"):
         # In curl -O takes no value.
         copy = [one for one in call.argv]
         for index, word in enumerate(copy):
@@ -201,6 +207,12 @@ def curl_like(run: Interpreter, call: Call) -> str:
 
 
 def remote(run: Interpreter, call: Call) -> str:
+    operands = options_of(call.argv[1:], marks.names("-b -B -c -D -F -i -J -l -o -P -R -S -s -X"))[1]
+    if call.name == "sftp" and operands and ":" in operands[0]:
+        base = re.split(r"[:/]", operands[0].rstrip("/"))[-1]
+        goal = run.path(operands[1] if len(operands) > 1 else base, call.cwd)
+        for one in {goal, f"{goal}/{base}"}:
+            run.state.write(one, UNKNOWN + REMOTE)
     return UNKNOWN + REMOTE
 
 
@@ -227,6 +239,7 @@ def copy(run: Interpreter, call: Call) -> str:
     else:
         return ""
     goal = run.path(target, call.cwd)
+    options = "".join(name[1:] for name, _ in found if name[:2] != "--")
     for source in sources[:50]:
         base = source.rstrip("/").rpartition("/")[2]
         into = (
@@ -245,6 +258,8 @@ def copy(run: Interpreter, call: Call) -> str:
             remote_base = re.split(r"[:/]", source.rstrip("/"))[-1]
             for one in {f"{goal}/{remote_base}", goal}:
                 run.state.write(one, UNKNOWN + REMOTE)
+                if one != call.cwd and (call.name == "rsync" or "r" in options):
+                    run.state.write(one + "/*", UNKNOWN + REMOTE)
             continue
         path = run.path(source, call.cwd)
         text = run.state.files.get(path)
@@ -301,8 +316,13 @@ def ls(run: Interpreter, call: Call) -> str:
     # Names that match a pattern are printed with their directory.
     named = [one for one in call.argv[1:] if marks.globbed(one) and "/" in one.rstrip("/")]
     if named and "d" not in "".join(one for one in call.argv if one.startswith("-")) and len(named) <= 20:
-        return "".join(one.rpartition("/")[0] + "/" + UNKNOWN + "\n" for one in named)
+        return "".join(f"{one.rpartition('/')[0]}/{UNKNOWN}{_ending(one)}\n" for one in named)
     return UNKNOWN
+
+
+def _ending(pattern: str) -> str:
+    """Return how each name ends that a pattern stands for, as far as that is literal."""
+    return re.split(f"[{''.join(marks.GLOBS)}]", pattern)[-1].rpartition("]")[2]
 
 
 def dump(run: Interpreter, call: Call) -> str:
@@ -552,7 +572,7 @@ PROGRAMS: dict[str, Handler] = {
     ),
     **dict.fromkeys(
         marks.names(
-            "curl wget wget2 http https xh lynx w3m links GET curlie fetch aria2c axel lwp-request yt-dlp"
+            "curl wget wget2 http https xh xhs lynx w3m links GET curlie fetch aria2c axel lwp-request yt-dlp"
         ),
         curl_like,
     ),

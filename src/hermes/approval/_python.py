@@ -13,10 +13,11 @@ from . import _growth as growth
 from . import _marks as marks
 from . import _python_tables as py
 from ._call import Call
-from ._carriers import _ALL_MARKS
+from ._carriers import _ALL_MARKS, SECRETS
 from ._inline import told
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
 from ._nodes import python_module
+from ._paths import everything
 from ._python_files import Files, known
 from ._run import Interpreter
 
@@ -59,6 +60,7 @@ class Reader:
         self.printed: list[str] = []
         self.sends = False
         self.reads_secret = False
+        self.lists_secrets = self.reads_files = False
         self.depth = 0
         self.files = Files(self)
         self.bare: set[int] = set()  # calls whose value is dropped or closed at once
@@ -132,6 +134,9 @@ class Reader:
                 isinstance(node, ast.BinOp) and growth.huge(node)
             ):
                 self.run.note("endless-output", "Python code that fills the memory or a disk")
+        if self.lists_secrets and self.reads_files:
+            self.reads_secret = True
+            self.run.note("read-secret", "Python code that reads what lies in a directory of credentials")
         if self.sends and self.reads_secret:
             self.run.note("send-secret", "Python code that sends a credential over the network")
         return "".join(self.printed) or UNKNOWN
@@ -453,6 +458,7 @@ class Reader:
             if args
             else self.value(keywords.get("args") or keywords.get("path") or keywords.get("file"))
         )
+        self.looked(node, name, first)
         if name in py.PRINTS:
             self.printed.append(
                 " ".join(UNKNOWN if one is None else str(one) for one in args) + py.PRINTS[name]
@@ -543,6 +549,23 @@ class Reader:
             self.run.note("code-runs", "Python code that calls the system's library")
         elif isinstance(node.func, ast.Attribute):
             self.method(node, node.func.attr, args)
+
+    def looked(self, node: ast.Call, name: str, first: Any) -> None:
+        """Note that the files of a directory are listed, and that files are read."""
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        self.reads_files = self.reads_files or (method or name) in py.READS
+        where = first if name in py.LISTS else None
+        if isinstance(node.func, ast.Attribute) and method in py.LISTED and name not in py.LISTS:
+            where = self.value(node.func.value)
+            if isinstance(where, str) and isinstance(first, str):
+                if SECRETS.fullmatch(first) and everything(self.path(where)):
+                    self.lists_secrets = True
+                where = f"{where}/{first}"
+        if isinstance(where, str):
+            path = self.path(marks.active(where))
+            directory = path.rpartition("/")[0] if marks.globbed(path) else path
+            if self.run.sink.secret(path) or self.run.sink.secret(directory):
+                self.lists_secrets = True
 
     def method(self, node: ast.Call, attribute: str, args: list[Any]) -> None:
         func = node.func

@@ -52,6 +52,10 @@ MOVES = frozenset(
         "os.symlink",
     )
 )
+# What lists the files of a directory: a function of its path, or a method of that.
+LISTS = frozenset(("glob.glob", "glob.iglob", "os.listdir", "os.scandir", "os.walk", "os.fwalk"))
+LISTED = frozenset(("iterdir", "glob", "rglob", "walk"))
+READS = frozenset(("open", "read", "read_text", "read_bytes", "readlines"))
 METHODS = frozenset(("unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p", "removetree"))
 EXECS = frozenset(
     (

@@ -26,9 +26,9 @@ from ._assign import attributes, settle
 from ._call import Call, Sink
 from ._environment import BUILDS
 from ._expand import Expander, matches
-from ._globs import fits, fitting
+from ._globs import fits
 from ._lazy import Lazy
-from ._marks import BEFORE, REMOTE, SECRET, SPLIT, UNKNOWN
+from ._marks import BEFORE, REMOTE, SPLIT, UNKNOWN
 from ._nodes import constant, joined, leaves, many, quoted, stays, written
 from ._parser import Parser
 from ._state import State
@@ -91,12 +91,14 @@ class Interpreter:
         *,
         home: str,
         handlers: Mapping[str, Callable[[Interpreter, Call], str]],
+        acting: frozenset[str],
         trusted: Rules | None = None,
     ) -> None:
         self.state = state
         self.sink = sink
         self.home = home
         self.handlers = handlers
+        self.acting = acting
         self.trusted = trusted
         self.budget = [MAX_PARTS]
         self.depth = 0
@@ -689,10 +691,10 @@ class Interpreter:
         name = argv[0]
         functions = self.state.functions.get(name)
         if functions is not None:
-            self._report(call, name)
+            self.report(call, name)
             return self.function(name, functions, call)
         if not name.isascii() and marks.marked(name):
-            named = self._computed(call)
+            named = nodes.computed(self, call)
             if named is None:
                 return UNKNOWN
             name = named
@@ -702,14 +704,14 @@ class Interpreter:
             self.note("endless-output", f"{base} makes files without end")
         if base.startswith("git-") and len(base) > 4 and base not in ("git-lfs", "git-filter-repo"):
             return self.call(msgspec.structs.replace(call, argv=["git", base[4:], *argv[1:]]))
-        self._report(call, base)
+        self.report(call, base)
         if self.typed and base in nodes.PASSWORDS:
             nodes.fed(self, base)
         if call.env or base in BUILDS:
             nodes.variables(self, call, base)
         if self.state.files or call.stdin:
             loads.judge(self, call)
-        if "/" in name and self.state.files and self._own(call):
+        if self.state.files and ("/" in name or "PATH" in self.state.variables) and self._own(call):
             return UNKNOWN
         if self.trusted is not None and base in self.trusted.names and self.trusted.meets(call):
             if base in _AGENTS:
@@ -731,19 +733,20 @@ class Interpreter:
 
     def _own(self, call: Call) -> bool:
         """Follow a program that is a file of the session; say whether it is one."""
-        path = self.path(call.argv[0], call.cwd)
+        name = call.argv[0]
+        path = self.path(name, call.cwd) if "/" in name else nodes.searched(self, call)
         if path in self.state.links or written(self.state, path) is None:
             return False
         self.depth += 1
         if self.depth >= MAX_DEPTH:
             raise Unparsable("commands are nested too deeply")
         try:
-            self.handlers["<file>"](self, call)
+            self.handlers["<file>"](self, msgspec.structs.replace(call, argv=[path, *call.argv[1:]]))
         finally:
             self.depth -= 1
         return True
 
-    def _report(self, call: Call, name: str) -> None:
+    def report(self, call: Call, name: str) -> None:
         call.name = name
         self.sink.command(call)
 
@@ -762,37 +765,11 @@ class Interpreter:
         if name[:1] == "=":
             name = name[1:]  # where it lies, for zsh
         lower = name.lower()
-        return lower[:-4] if lower.endswith((".exe", ".cmd", ".bat")) else name
-
-    def _computed(self, call: Call) -> str | None:
-        """Judge a command whose name is not known; return the name where it is known well enough."""
-        name = call.argv[0]
-        base = name.rpartition("/")[2]
-        if marks.globbed(name):
-            if "/" in name and not paths.of_system(self.path(name, call.cwd)):
-                return nodes.local(self, call, base)
-            self.note("computed-command", "the name of the command is a pattern")
-            for one in sorted(fitting(self.sink.programs(), base))[:40]:
-                self.call(msgspec.structs.replace(call, argv=[one, *call.argv[1:]]))
-            return None
-        if (
-            base
-            and not marks.marked(base)
-            and not any(mark in name for mark in (SECRET, REMOTE, marks.DECODED, marks.OUTPUT))
-        ):
-            # `$VENV/bin/python`: the directory is not known, the program is.
-            return base
-        if marks.FOUND in name:
-            self.note("unknown-code", "runs each file that is found")
-            self._report(call, "")
-            return None
-        self.note("computed-command", "which command this runs is not known")
-        rest = call.argv[1:]
-        if rest and SPLIT in name and not name.strip(SPLIT + marks.OUTPUT) and not marks.unknown(rest[0]):
-            # The expansion may be empty, and the next word the command.
-            self.call(msgspec.structs.replace(call, argv=rest))
-        self._report(call, "")
-        return None
+        if lower.endswith((".exe", ".cmd", ".bat")):
+            return lower[:-4]
+        if lower != name and lower in self.sink.programs() and name not in self.sink.programs():
+            return lower  # macOS finds it as well
+        return name
 
     def function(self, name: str, bodies: tuple[Node, ...], call: Call) -> str:
         """Follow the body of a function."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from . import _marks as marks
 from ._marks import BEFORE, DECODED, ENVIRON, EVERY, KEY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, UNKNOWN
 from ._syntax import Node
 
@@ -16,13 +17,22 @@ MAX_ENTRIES = 2000
 
 Value = str | list[str] | None
 
+# What is on in a shell of hermes from its start, by `set -o` and `shopt`.
+STARTING = marks.names(
+    "expand_aliases braceexpand hashall interactive-comments interactive_comments checkwinsize cmdhist "
+    "complete_fullquote extquote force_fignore globasciiranges globskipdots hostcomplete patsub_replacement "
+    "progcomp promptvars sourcepath"
+)
+# What a look at the shell does not tell of a value.
+_LASTING = SECRET + KEY + PRIVATE + ENVIRON + REMOTE + DECODED
+
 
 class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a session between two commands. None in its place means a fresh session.
 
-    ``variables`` has texts, lists for arrays, and None for a name that was unset; ``files`` what was written
-    in the
-    session, ``links`` where links and copies lead. Marks stand in texts for what is not known.
+    ``variables`` has texts, lists for arrays, and None for a name that was unset; ``options`` those that are
+    on, and ``export NAME`` for what programs are given; ``files`` what was written in the session, ``links``
+    where links and copies lead. Marks stand in texts for what is not known.
     """
 
     cwd: str | None = None
@@ -30,12 +40,35 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     variables: Mapping[str, Value] = {}
     functions: Mapping[str, tuple[Node, ...]] = {}
     aliases: Mapping[str, str] = {}
-    options: frozenset[str] = frozenset()
+    options: frozenset[str] = STARTING
     parameters: tuple[str, ...] | None = ()
     files: Mapping[str, str] = {}
     links: Mapping[str, str] = {}
     descriptors: Mapping[str, str] = {}
     crowded: bool = False
+
+    def going_on(self, before: SessionState) -> SessionState:
+        """Return this state, which the shell told, with what only the one that was followed knows: what was
+        written, and where values came from.
+        """
+        variables = dict(self.variables)
+        for name, held in before.variables.items():
+            value = variables.get(name)
+            lasting = "".join(mark for mark in _LASTING if mark in _flat(held))
+            if lasting and value is not None:
+                variables[name] = (
+                    value + lasting if isinstance(value, str) else [one + lasting for one in value]
+                )
+        previous = self.variables.get("OLDPWD")
+        return msgspec.structs.replace(
+            self,
+            previous=previous if isinstance(previous, str) else None,
+            variables=variables,
+            files=before.files,
+            links=before.links,
+            descriptors=before.descriptors,
+            crowded=self.crowded or before.crowded,
+        )
 
 
 class State:

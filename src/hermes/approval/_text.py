@@ -20,14 +20,14 @@ _ALIKE = (
     "\u0370-\u03ff\u0400-\u052f\u0531-\u058f\u13a0-\u13ff\u1e00-"
     "\u1eff\uab70-\uabbf\u2c60-\u2c7f\u0180-\u024f\u0250-\u02af"
     "\u1d00-\u1dbf\u2024\u2044\u2215\u29f8\u2223\uff5c\u01c0\ua789"
-    "\u02d0\ufe55\u2039\u203a\u2018-\u201b\u2032\u02b9-\u02bc\ufe63"
+    "\u017f\u212a\u02d0\ufe55\u2039\u203a\u2018-\u201b\u2032\u02b9-\u02bc\ufe63"
 )
 _DASHES = "\u2010-\u2015\u2212"
 _DASH = Lazy(f"(?<=[ \\t])[{_DASHES}](?=[A-Za-z-])")
+# Without regard to case some letters of other scripts would be the same as Latin ones.
 _HOST = Lazy(
-    r"(?:https?|ftp|ssh|git|"
-    r"wss?)://[^\s/'\"]*[^\x00-\x7f\u2026][^\s/'\"]*|(?<![\w.-])xn--[a-z0-9-]+\.|\.xn--[a-z0-9-]+",
-    re.IGNORECASE,
+    r"(?i:https?|ftp|ssh|git|"
+    r"wss?)://[^\s/'\"]*[^\x00-\x7f\u2026][^\s/'\"]*|(?<![\w.-])(?i:xn)--[A-Za-z0-9-]+\.|\.(?i:xn)--[A-Za-z0-9-]+",
 )
 _ANSI = Lazy(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,2000}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _EMOJI = Lazy("[\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u200d\ufe0f]")

@@ -21,14 +21,16 @@ from ._call import Call
 from ._carriers import carriers, file
 from ._code import CODE
 from ._containers import CONTAINERS
+from ._effects import EFFECTS
 from ._inline import Inline
 from ._lazy import Lazy
+from ._loads import looked_for
 from ._paths import Classes, normal, on_disk
 from ._policy import Finding, Policy
 from ._programs import PROGRAMS
 from ._rules import Rule, Rules, shipped, shipped_rules, user_rules
 from ._run import Interpreter
-from ._state import SessionState, State
+from ._state import STARTING, SessionState, State
 from ._syntax import Unparsable
 
 __all__ = ["Engine", "SessionState"]
@@ -46,8 +48,11 @@ _ONCE = marks.names(
 # Variables that a shell changes by itself.
 _CHANGING = marks.names(
     "_ PWD OLDPWD SHLVL RANDOM SRANDOM SECONDS LINENO HISTCMD EPOCHSECONDS EPOCHREALTIME BASHPID PPID "
-    "BASH_COMMAND BASH_ARGC BASH_ARGV BASH_LINENO BASH_SOURCE PIPESTATUS COLUMNS LINES ! ?"
+    "BASH_COMMAND BASH_ARGC BASH_ARGV BASH_LINENO BASH_SOURCE PIPESTATUS COLUMNS LINES "
+    "COMP_WORDBREAKS OPTIND ! ?"
 )
+# What is in a file is nothing to these.
+_BLIND = marks.names("rm rmdir unlink shred chmod chown chgrp ls touch mkdir")
 # A command of which nothing but blanks and quotes can be written otherwise.
 _BARE = Lazy(r"[\w@%+=:,./~\]-]")
 _PLAIN = Lazy(r"[A-Za-z0-9_ \t'\"@%+:,./-]+")
@@ -110,6 +115,7 @@ class Engine:
         self._classes = Classes(own.paths)
         wrapped = {**carriers(own.wrappers), **CONTAINERS}
         self._handlers = {**PROGRAMS, **CODE, **wrapped, **BUILTINS, "<file>": file}
+        self._acting = frozenset(self._handlers.keys() | EFFECTS.keys())
         for name in self._handlers:
             if name in wrapped and name in CODE:
                 raise ValueError(f"{name} is both a wrapper and a language")
@@ -217,6 +223,7 @@ class Engine:
             policy,
             home=home if home.startswith("/") else "~",
             handlers=self._handlers,
+            acting=self._acting,
             trusted=self._trusted,
         )
         policy.links, policy.held = state.links, state.files
@@ -285,6 +292,9 @@ class Engine:
         )
         once = policy.vague or policy.inherited or any(one.rule in _ONCE for one in policy.findings)
         held = _held(session)
+        if held is not None and session is not None and session.files and policy.findings:
+            read = _read(policy, session, state)
+            held = None if read is None else [*held, read] if read else held
         key = ""
         if not once and held is not None:
             key = _key(request, policy, held) if exact and policy.programs_run else _text_key(request)
@@ -353,14 +363,44 @@ def _held(session: SessionState | None) -> list[object] | None:
     """Return what of a session tells which programs run, and what they do; None where that is not known."""
     if session is None:
         return []
-    variables = [[name, value] for name, value in sorted(session.variables.items()) if name not in _CHANGING]
+    variables = [
+        [name, value]
+        for name, value in sorted(session.variables.items())
+        # Entries of an array are in its list.
+        if name not in _CHANGING
+        and not ("[" in name and isinstance(session.variables.get(name.partition("[")[0]), list))
+    ]
     for _, value in variables:
         if value is not None and marks.unknown(value if isinstance(value, str) else "".join(value)):
             return None
     found = [["hash", name, to] for name, to in sorted(session.links.items()) if name.startswith("hash:")]
-    if not (variables or session.aliases or session.options or found):
+    # What is as it is in a session that was not used yet says nothing.
+    options = sorted(session.options ^ STARTING)
+    if not (variables or session.aliases or options or found):
         return []
-    return [variables, sorted(session.aliases.items()), sorted(session.options), found]
+    return [variables, sorted(session.aliases.items()), options, found]
+
+
+def _read(policy: Policy, session: SessionState, state: State) -> list[list[str]] | None:
+    """Return the files of the session that the command's words name, or that its programs look for, as
+    they are before it; None where that is not known.
+    """
+    found: dict[str, str] = {}
+    for argv, cwd, _ in policy.programs_run[:MAX_REASONS]:
+        if argv[0] in _BLIND:
+            continue
+        words = [part.lstrip("@") for word in argv[:MAX_REASONS] for part in {word, word.rpartition("=")[2]}]
+        if argv[0] == "git":
+            words += [f".git/remotes/{word}" for word in argv[1:]]
+        for word in (*words, *looked_for(argv[0])):
+            path = normal(word, cwd, state.links, policy.home) if word else ""
+            text = session.files.get(path)
+            # What the command itself writes is what its text says.
+            if text is not None and state.files.get(path) is text:
+                found[path] = text
+    if any(map(marks.unknown, found.values())):
+        return None
+    return sorted([path, text] for path, text in found.items())
 
 
 def _programs(policy: Policy) -> tuple[Program, ...]:

@@ -43,6 +43,8 @@ __all__ = ["Fetched", "Gate", "Place", "Ticket"]
 
 MAX_STDIN = 1 << 17  # bytes of input that are judged with their command
 UNSURE = "what this session has defined is not known: another client uses it, or it is too much"
+MAX_PIECE = 12_000  # characters of what a shell says of itself that are judged at once
+_UNREAD = frozenset(("unparsable", "too-long", "judge-failed"))
 TRIES = 5  # at a session that other clients use too
 
 
@@ -77,6 +79,7 @@ class _Session:
         self.idle.set()
         self.running = 0
         self.turn: int | None = None
+        self.counted = 0  # what it is when no other client uses it
         self.state: Any = None
         self.cwd: str | None = None
         self.sure = True
@@ -118,6 +121,7 @@ class Ticket:
             self._runs = True
             session.running += 1
             session.idle.clear()
+            session.counted = (session.turn or 0) + 1
             # One that was not there yet counts from where the guest says.
             session.turn = session.turn + 1 if session.turn else None
             session.state = self._after
@@ -126,7 +130,10 @@ class Ticket:
 
     def void(self) -> None:
         """Say that it was sent and did not run."""
-        if self._session is not None and self._session.state is self._after:
+        if self._session is None:
+            return
+        self._session.counted -= self._moves
+        if self._session.state is self._after:
             self._session.state = self._before
 
     def ended(self, cwd: str | None = None, *, well: bool = False) -> None:
@@ -363,16 +370,32 @@ class Gate:
         if not found.known:
             known.state, known.sure = await self._with(None, self._env), True
             return True
-        script = _undone(known.state, found.script) + found.script
-        request = self.request("run", script, cwd=known.cwd, session=name)
-        before = known.state if known.state is not None else await self._with(None, self._env)
-        try:
-            after = (await self.decide(request, before)).after
-        except Refused:
-            after = None
-        known.state = before if after is None else after
-        known.sure = after is not None and found.whole and not found.busy
+        # From the start: what it was thought to have and has no longer is not told.
+        before = await self._with(None, self._env)
+        after = await self._told(name, known, found.script, before)
+        goes_on = known.state is not None and hasattr(known.state, "going_on")
+        if after is not None:
+            known.state = after.going_on(known.state) if goes_on else after
+        elif not goes_on:
+            known.state = before
+        # What cannot be read was at least followed, where this client did all of it.
+        alone = known.counted in (found.turn, found.turn & 0xFFFFFFFF)
+        read = after is not None or (goes_on and alone)
+        known.sure = read and found.whole and not found.busy
         return True
+
+    async def _told(self, name: str, known: _Session, script: str, state: Any) -> Any:
+        """Return the state that a shell's account of itself comes to, None where it cannot be read."""
+        for text in _pieces(script):
+            request = self.request("run", text, cwd=known.cwd, session=name)
+            try:
+                decision = await self.decide(request, state)
+            except Refused:
+                return None
+            if not _UNREAD.isdisjoint((decision.rule, *(one.rule for one in decision.also))):
+                return None
+            state = decision.after
+        return state
 
     def moved(self, name: str, tries: int, error: HermesError) -> None:
         """Note that a session is not as it was known. After some tries that is an error.
@@ -413,12 +436,13 @@ def _stdin_text(stdin: object) -> str | None:
     return UNKNOWN
 
 
-def _undone(state: Any, script: str) -> str:
-    """Return lines that take away what a session was thought to have and does not have."""
-    gone = [
-        name
-        for name in getattr(state, "functions", None) or ()
-        if re.fullmatch(r"[\w.:-]+", name) and not re.search(rf"^{re.escape(name)} \(\)", script, re.M)
-    ]
-    lines = ["unalias -a"] if getattr(state, "aliases", None) else []
-    return "".join(f"{line}\n" for line in lines + [f"unset -f {name}" for name in gone])
+def _pieces(script: str) -> list[str]:
+    """Return an account of a shell in parts that a judge takes, each whole lines and functions."""
+    if len(script) <= MAX_PIECE:
+        return [script]
+    pieces, start = [], 0
+    for match in re.finditer(r"^(?:\}|declare [^\n]*\"|alias [^\n]*')\n", script, re.MULTILINE):
+        if match.end() - start > MAX_PIECE // 2:
+            pieces.append(script[start : match.end()])
+            start = match.end()
+    return [*pieces, script[start:]]
