@@ -87,10 +87,11 @@ class HermesSandboxEnvironment(SandboxEnvironment):
         from hermes.places import remove
         from hermes.state import Store
 
-        store = Store()
+        store = await asyncio.to_thread(Store)
+        config = await asyncio.to_thread(load)
         for record in await asyncio.to_thread(store.all):
             if record.name == id or (id is None and record.name.startswith(PREFIX)):
-                await remove(record, await asyncio.to_thread(load), store)
+                await remove(record, config, store)
                 print(f"{record.name}: removed")
 
     # --- of a sandbox
@@ -183,7 +184,8 @@ def _options(config: SandboxEnvironmentConfigType | None) -> dict[str, Any]:
         )
     path = Path(config)
     if not path.is_file() and path.suffix not in (".yaml", ".yml"):
-        return told(backend=config, workspace="private")
+        # Inspect takes it for a file beside the task's.
+        return told(backend=path.name, workspace="private")
     file = settings(path)
     return told(file, workspace=file.data.get("workspace", "private"))
 

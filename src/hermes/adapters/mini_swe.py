@@ -75,7 +75,7 @@ class HermesEnvironment(LocalEnvironment):
         return variables
 
     def cleanup(self) -> None:
-        """Leave the sandbox: one without a name is destroyed. It is done at the latest when the program ends."""
+        """Leave the sandbox, as happens by itself when nobody has the environment any more."""
         self._leave()
 
 
