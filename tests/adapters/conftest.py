@@ -22,7 +22,7 @@ collect_ignore = [
 
 # mini-swe-agent greets whoever imports it, and makes a directory for its settings.
 os.environ["MSWEA_SILENT_STARTUP"] = "1"
-os.environ["MSWEA_GLOBAL_CONFIG_DIR"] = "/nonexistent"
+os.environ["MSWEA_GLOBAL_CONFIG_DIR"] = str(HERE.parents[1] / ".cache" / "mini-swe-agent")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

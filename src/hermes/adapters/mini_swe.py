@@ -41,7 +41,7 @@ class HermesEnvironment(LocalEnvironment):
         super().__init__(config_class=config_class, **kwargs)
         box = Sandbox(**told(backend=self.config.sandbox, env=self.config.env, **self.config.options))
         self._box = box.open()
-        # The agent never says that it is done with it. At the program's end it is too late: threads end first.
+        # The agent never says that it is done. When the program ends it is too late: threads went first.
         self._leave = weakref.finalize(self, box.__exit__)
         self._leave.atexit = False
         told_by = self._box.exec("uname -s; uname -n; uname -r; uname -v; uname -m")
