@@ -38,7 +38,7 @@ def backend(
 @pytest.fixture
 def root(backend: HermesBackend) -> str:
     """A directory inside with two files."""
-    path = backend.execute("mktemp -d").output.strip()
+    path: str = backend.execute("mktemp -d").output.strip()
     for name, text in (
         ("sums.py", "def add(a, b):\n    return a - b\n"),
         ("sub/notes.txt", "one\ntwo add(\n"),

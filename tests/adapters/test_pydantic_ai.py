@@ -90,14 +90,14 @@ async def test_what_the_model_is_told_of_the_place() -> None:
 async def test_what_it_does_wrong_is_its_own_to_mend() -> None:
     script = Script(
         [("read_file", {"path": "missing"})],
-        [("read_file", {"paht": "missing"})],
+        [("read_file", {"file": "missing"})],
         [("terminal", {"command": "echo", "timeout": "soon"})],
         [("terminal", {"command": "echo fine"})],
     )
     await agent(script, toolset()).run("Try.")
     missing, unknown, wrong, fine = script.returned
     assert [part.outcome for part in script.returned] == ["failed", "failed", "failed", "success"]
-    assert "No such file" in str(missing.content) and "paht" in str(unknown.content)
+    assert "No such file" in str(missing.content) and "`file`" in str(unknown.content)
     assert "nothing was done" in str(wrong.content) and "fine" in str(fine.content)
 
 

@@ -24,7 +24,8 @@ __all__ = ["HermesBackend"]
 
 KEPT = 4 << 20  # bytes of output: what lists and searches print is read whole
 
-_ERRORS = {
+_INVALID: str = INVALID_PATH
+_ERRORS: dict[str, str] = {
     "not_found": FILE_NOT_FOUND,
     "not_a_directory": FILE_NOT_FOUND,
     "is_a_directory": IS_DIRECTORY,
@@ -87,7 +88,7 @@ class HermesBackend(BaseSandbox):
 
     def _write(self, path: str, data: bytes) -> str | None:
         if not path.startswith("/"):
-            return INVALID_PATH
+            return _INVALID
         try:
             self._box.files.write(path, data)
         except (Refused, FileError) as error:
@@ -96,7 +97,7 @@ class HermesBackend(BaseSandbox):
 
     def _read(self, path: str) -> FileDownloadResponse:
         if not path.startswith("/"):
-            return FileDownloadResponse(path=path, error=INVALID_PATH)
+            return FileDownloadResponse(path=path, error=_INVALID)
         try:
             return FileDownloadResponse(path=path, content=self._box.files.read(path))
         except (Refused, FileError) as error:
