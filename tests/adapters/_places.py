@@ -16,9 +16,9 @@ PLACES = ("local", "docker", "ssh", "singularity")
 
 
 def settings(place: str) -> dict[str, Any]:
-    """Return the settings of a place, as `config.yaml` has them."""
+    """Return the settings of a place, as `config.yaml` has them. In docker an ordinary user is who runs."""
     if place == "docker":
-        return {"docker": {"image": IMAGES["docker"]}}
+        return {"docker": {"image": IMAGES["docker"], "user": "1000:1000"}}
     if place == "ssh":
         host = near()
         reached = {"host": host.address, "user": host.user, "port": host.port, "key": host.key}

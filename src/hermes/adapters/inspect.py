@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, NoReturn, overload
@@ -136,7 +137,11 @@ class HermesSandboxEnvironment(SandboxEnvironment):
         return ExecResult(result.exit_code == 0, result.exit_code, stdout, stderr)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
+        # Our write replaces the file, which only its directory has to allow. Here the file has to as well.
+        path = shlex.quote(file)
         with _translated():
+            if (await self._box.exec(f"[ ! -e {path} ] || [ -w {path} ]")).exit_code != 0:
+                raise PermissionError(f"{file} may not be written")
             await self._box.files.write(file, contents)
 
     @overload
