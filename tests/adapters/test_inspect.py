@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,13 @@ def model(*commands: tuple[str, dict[str, Any]]) -> Any:
     for output in outputs:
         output.usage = ModelUsage()  # else tokens are counted, with tables from the network
     return get_model("mockllm/model", custom_outputs=outputs)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected() -> Iterator[None]:
+    """See to it that what Inspect drops is collected while that is no error, as `conftest.py` says."""
+    yield
+    gc.collect()
 
 
 @scorer(metrics=[accuracy()])

@@ -53,5 +53,7 @@ def sandbox_env(request: pytest.FixtureRequest, environment: SandboxEnvironment)
     reason = EXCEPTIONS.get((place, request.node.originalname))
     if reason is not None:
         # On local the one about users would make an account of this machine.
-        request.node.add_marker(pytest.mark.xfail(reason=reason, run=(place, reason) != ("local", _OTHER_USER)))
+        request.node.add_marker(
+            pytest.mark.xfail(reason=reason, run=(place, reason) != ("local", _OTHER_USER))
+        )
     return environment

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn, overload
 
 import anyio
+import msgspec
 from inspect_ai.util import (
     ExecResult,
     OutputLimitExceededError,
@@ -29,6 +30,7 @@ from inspect_ai.util import (
     sandboxenv,
 )
 
+from hermes.config import Config
 from hermes.errors import CommandError, ConfigError, FileError, HermesError, Refused, exit_code
 from hermes.sandbox import Sandbox
 
@@ -180,19 +182,24 @@ class HermesSandboxEnvironment(SandboxEnvironment):
 
 def _options(config: SandboxEnvironmentConfigType | None) -> dict[str, Any]:
     """Return the options of a sandbox: those of a file, or of the place that is named."""
+    found: dict[str, Any] = {"workspace": "private"}
     if config is None:
-        return told(workspace="private")
-    if not isinstance(config, str):
+        found = told(**found)
+    elif not isinstance(config, str):
         raise ConfigError(
             f"hermes has no settings of the type {type(config).__name__}; nothing was started",
             hint='Give a place or a file: sandbox=("hermes", "docker").',
         )
-    path = Path(config)
-    if not path.is_file() and path.suffix not in (".yaml", ".yml"):
+    elif Path(config).is_file() or config.endswith((".yaml", ".yml")):
+        file = settings(Path(config))
+        found = told(file, workspace=file.data.get("workspace", "private"))
+    else:
         # Inspect takes it for a file beside the task's.
-        return told(backend=path.name, workspace="private")
-    file = settings(path)
-    return told(file, workspace=file.data.get("workspace", "private"))
+        found = told(backend=Path(config).name, **found)
+    # Inspect runs a sample's setup from /tmp, and its own tools from /var/tmp.
+    of_all: Config = found["config"]
+    docker = msgspec.structs.replace(of_all.docker, tmp_exec=True)
+    return {**found, "config": msgspec.structs.replace(of_all, docker=docker)}
 
 
 _FILE_ERRORS: dict[str, type[OSError]] = {
