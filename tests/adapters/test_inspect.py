@@ -60,7 +60,7 @@ def made() -> Scorer:
     return score
 
 
-def run(place: str | None, folder: Path, *commands: tuple[str, dict[str, Any]], **more: Any) -> EvalLog:
+def run(place: str | None, folder: Path, *commands: tuple[str, dict[str, Any]], limit: int = 20) -> EvalLog:
     task = Task(
         dataset=[
             Sample(
@@ -70,10 +70,9 @@ def run(place: str | None, folder: Path, *commands: tuple[str, dict[str, Any]], 
                 setup="test -s numbers.txt && echo prepared >prepared.txt",
             )
         ],
-        solver=[use_tools(bash(timeout=20), python(timeout=20)), generate()],
+        solver=[use_tools(bash(timeout=limit), python(timeout=limit)), generate()],
         scorer=made(),
         sandbox="hermes" if place is None else ("hermes", place),
-        **more,
     )
     [log] = eval(task, model=model(*commands), log_dir=str(folder / "logs"), display="none")
     assert log.status == "success", log.error
@@ -119,6 +118,7 @@ def test_failures_are_the_models_to_mend(tmp_path: Path) -> None:
         ("bash", {"command": "echo begun; sleep 60"}),
         ("bash", {"command": "rm -rf /"}),  # nobody has to ask whether that may be
         ADD,
+        limit=3,
     )
     failed, timed_out, refused, _ = results(log)
     assert (failed.error, failed.text) == (None, "err\n\nout\n")
