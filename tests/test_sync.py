@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -85,3 +87,10 @@ def test_errors_are_the_same() -> None:
             box.run("true", cwd="/nonexistent")
         assert raised.value.code == "cwd_unusable"
         assert box.run("sleep 10", timeout=0.1).timed_out
+
+
+def test_one_that_nobody_leaves_does_not_keep_the_program_from_ending() -> None:
+    code = "from hermes.sync import Sandbox; box = Sandbox('local', name='left').open(); box.run('true')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    Sandbox("local", name="left").open(create=False).destroy()  # what was left went on

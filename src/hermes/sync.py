@@ -6,6 +6,7 @@ Callbacks such as ``on_output`` run in the thread that does the work.
 from __future__ import annotations
 
 import functools
+import weakref
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
@@ -239,6 +240,8 @@ class Sandbox(_Facade[sandbox.Sandbox]):
             self._portal = stack.enter_context(start_blocking_portal("asyncio"))
             self._portal.call(functools.partial(self._inner.open, create=create))
             self._stack = stack.pop_all()
+        # One that nobody leaves must not keep the program from ending.
+        weakref.finalize(self, self._stack.close)
         return self
 
     def close(self) -> None:

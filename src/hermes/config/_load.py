@@ -13,7 +13,7 @@ from hermes.errors import ConfigError
 
 from . import _project
 from ._schema import NOT_SETTINGS, Config
-from ._source import read_yaml, remember, type_name
+from ._source import Source, read_yaml, remember, type_name
 from ._units import home, parse_duration, parse_size
 
 ENVIRONMENT = {
@@ -116,8 +116,11 @@ def load(overrides: Mapping[str, Any] | None = None) -> Config:
     return sources(overrides).settled()
 
 
-def sources(overrides: Mapping[str, Any] | None = None) -> Sources:
-    """Return what :func:`load` makes the configuration of. Raises as it does."""
+def sources(overrides: Mapping[str, Any] | None = None, file: Source | None = None) -> Sources:
+    """Return what :func:`load` makes the configuration of. Raises as it does.
+
+    :param file: of a caller's own, which counts over all but the overrides
+    """
     source = read_yaml(home() / "config.yaml")
     data, foreign = own(source.data)
     variables = {name: os.environ[name] for name in ENVIRONMENT if os.environ.get(name)}
@@ -140,6 +143,7 @@ def sources(overrides: Mapping[str, Any] | None = None) -> Sources:
         layers.append(Layer(allowed, found.where))
     for flat, where in (
         ({ENVIRONMENT[name]: _number(value) for name, value in variables.items()}, in_environment),
+        *([(file.data, file.where)] if file is not None else []),
         (overrides or {}, in_overrides),
     ):
         layers.append(Layer(_section(_nested(flat), Config, (), where), where))

@@ -185,6 +185,8 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         As ``docker run`` takes them: ``runsc``, ``kata``; ``all``.
     ``mounts``, ``args``
         More mounts, ``SOURCE:TARGET[:ro]``, and more arguments of ``docker run``.
+    ``tmp_exec``
+        Programs may be run from ``/tmp`` and ``/var/tmp``.
     ``tmp_size``, ``scratch_size``, ``shm_size``
         Bytes of ``/tmp``, of ``$TMPDIR`` where programs may be built and run, and of ``/dev/shm``; less where
         the memory limit is small, of which they take a share.
@@ -203,6 +205,7 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gpus: str | None = None
     mounts: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
+    tmp_exec: bool = False
     tmp_size: Size = 1 << 30
     scratch_size: Size = 4 << 30
     shm_size: Size = 256 << 20

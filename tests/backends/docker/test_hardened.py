@@ -146,6 +146,13 @@ async def test_places_in_memory_run_no_programs(box: hermes.Sandbox) -> None:
     assert {"nosuid", "nodev"} <= options and "noexec" not in options
 
 
+async def test_programs_run_from_tmp_where_that_was_wished(place: str) -> None:
+    async with sandbox(place, tmp_exec=True) as box:
+        for point in ("/tmp", "/var/tmp"):
+            assert (await box.run(f"cp /bin/true {point}/t && {point}/t")).exit_code == 0, point
+        assert (await box.run("cp /bin/true /dev/shm/t && /dev/shm/t")).exit_code == 126
+
+
 async def test_programs_can_be_built_and_run_where_tmpdir_points_to(box: hermes.Sandbox) -> None:
     found = await text(
         box,

@@ -139,6 +139,7 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "network": ({"network": "off"}, "network: on, now off"),
     "user": ({"user": "1234"}, "docker.user: host, now 1234"),
     "tmp_size": ({"tmp_size": 1 << 20}, "docker.tmp_size: 1073741824, now 1048576"),
+    "tmp_exec": ({"tmp_exec": True}, "docker.tmp_exec: null, now true"),
     "writable_root": ({"writable_root": True}, "docker.writable_root: false, now true"),
 }
 

@@ -76,13 +76,14 @@ def run_arguments(
         result.append("--read-only")
     # What they hold counts as memory and no killing frees it: together they must leave some.
     memory = int(limits.get("memory", 1 << 62))
-    for path, room, mode, execute in (
-        ("/tmp", min(options.tmp_size, memory // 8), "1777", "noexec"),
-        ("/var/tmp", min(options.tmp_size, memory // 8), "1777", "noexec"),
+    execute = "exec" if options.tmp_exec else "noexec"
+    for path, room, mode, executes in (
+        ("/tmp", min(options.tmp_size, memory // 8), "1777", execute),
+        ("/var/tmp", min(options.tmp_size, memory // 8), "1777", execute),
         ("/run", min(64 << 20, memory // 16), "755", "noexec"),
         (SCRATCH, min(options.scratch_size, memory * 3 // 8), "1777", "exec"),
     ):
-        result += ["--tmpfs", f"{path}:{execute},{tmpfs.format(size=room, mode=mode)}"]
+        result += ["--tmpfs", f"{path}:{executes},{tmpfs.format(size=room, mode=mode)}"]
     if run_mount is None:
         result += ["--tmpfs", f"{RUN}:noexec,{tmpfs.format(size=min(64 << 20, memory // 16), mode='1777')}"]
     else:

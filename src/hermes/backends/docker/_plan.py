@@ -90,6 +90,8 @@ class Plan:
         for key in (*kept, "tmp_size", "scratch_size", "shm_size"):
             found[f"docker.{key}"] = getattr(options, key)
         found["docker.context"] = self.engine
+        if options.tmp_exec:  # records of before the setting have none
+            found["docker.tmp_exec"] = True
         return found
 
 
