@@ -127,7 +127,10 @@ def test_what_is_no_secret_passes_exactly(text: bytes, sizes: list[int]) -> None
 
 @given(
     st.lists(
-        st.sampled_from([VALUE, VALUE[:9], b"\n", b"\x1b[0m", b"\x1b", b"sk-", b"a", b"s3"]), max_size=12
+        st.sampled_from(
+            [VALUE, VALUE[:9], b"\n", b"\x1b[0m", b"\x1b", b"\x1b]0;", b"\x07", b"\x1bP", b"sk-", b"a", b"s3"]
+        ),
+        max_size=12,
     ),
     st.data(),
 )
@@ -138,6 +141,51 @@ def test_no_cut_lets_one_through(parts: list[bytes], data: st.DataObject) -> Non
     out = b"".join(in_pieces(text, sizes))
     bare = re.sub(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\^_])|[\r\n]", b"", out)
     assert VALUE not in bare
+    assert VALUE not in re.sub(rb"[\r\n]", b"", out)
+
+
+CARRIED = {
+    "title": b"\x1b]0;%s\x07",
+    "title, other end": b"\x1b]2;the title: %s\x1b\\",
+    "link": b"\x1b]8;;https://a.example/?k=%s\x1b\\here\x1b]8;;\x1b\\",
+    "clipboard": b"\x1b]52;c;%s\x07",
+    "device": b"\x1bP+q;%s\x1b\\",
+    "program": b"\x1b_G;%s\x1b\\",
+    "private": b"\x1b^;%s\x1b\\",
+    "start": b"\x1bX;%s\x1b\\",
+    "charset": b"\x1b%s",
+    "colour": b"\x1b[%s",
+    "long title": b"\x1b]0;" + b"x." * 2500 + b"%s\x07",
+    "title without an end": b"\x1b]0;%s",
+    "title in a value": VALUE[:12] + b"\x1b]0;%s\x07" + VALUE[12:],
+}
+
+
+# Some begin like what follows an escape in codes.
+ODD = [b"123456789;123m456", b"Lead1ng-letter"]
+HIDDEN = [VALUE, base64.b64encode(VALUE), *ODD, TOKENS["github"].encode(), TOKENS["jwt"].encode()]
+
+
+@pytest.mark.parametrize("code", CARRIED.values(), ids=CARRIED.keys())
+@pytest.mark.parametrize("secret", HIDDEN)
+def test_what_a_code_for_the_terminal_carries(code: bytes, secret: bytes) -> None:
+    """The text of a title or a link is as readable to a model as any other."""
+    scrub = Scrub([VALUE, *ODD], shapes=True)
+    text = b"before " + code.replace(b"%s", secret) + b" after"
+    out, count = scrub.whole(text)
+    assert secret not in out and MARK in out and count >= 1
+    assert out.startswith(b"before ") and out.endswith(b" after")
+    for at in range(1, len(text), 1 if len(text) < 1000 else 7):
+        assert secret not in b"".join(in_pieces(text, [at], scrub)), at
+    assert secret not in b"".join(in_pieces(text, [1] * len(text), scrub))
+
+
+def test_codes_that_carry_nothing_secret_stay() -> None:
+    text = (
+        b"\x1b]8;;https://a.example\x1b\\here\x1b]8;;\x1b\\ \x1b[1mbold\x1b[0m \x1b]0;title\x07\x1bPq\x1b\\"
+    )
+    for size in (1, 2, 3, 50):
+        assert b"".join(in_pieces(text, [size] * 100)) == text
 
 
 def test_nothing_waits_longer_than_a_piece() -> None:
