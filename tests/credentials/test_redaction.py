@@ -75,6 +75,29 @@ async def test_what_was_cut_has_no_half_of_one(open_in: Open) -> None:
         assert result.redacted == 2
 
 
+def test_what_is_kept_and_listed_of_a_command_has_none(own: Path, cli: Cli) -> None:
+    """Who writes a value into a command finds it in no log, no list, no error and no grant."""
+    (own / "config.yaml").write_text(f"sandbox: local\ncredentials: {{env: [{TOKEN}]}}\n")
+    (own / "config.yaml").chmod(0o600)
+    said = [
+        cli(*args)
+        for args in (
+            ("exec", "--set", "approvals.mode=ask", f"rm -rf /tmp/{VALUE}"),
+            ("exec", "--json", "--set", "approvals.mode=ask", f"rm -rf /tmp/{VALUE}"),
+            ("exec", "--cwd", f"/nowhere/{VALUE}", "true"),
+            ("--debug", "exec", "--json", "--cwd", f"/nowhere/{VALUE}", "true"),
+            ("jobs", "start", f"sleep 60; : {VALUE}"),
+            ("jobs", "ls"),
+            ("jobs", "ls", "--json"),
+        )
+    ]
+    assert [one.returncode for one in said] == [121, 121, 125, 125, 0, 0, 0]
+    for one in said:
+        assert VALUE.encode() not in one.stdout + one.stderr, one
+    assert b"sleep 60; : [redacted]" in said[5].stdout
+    assert [one for one in own.rglob("*") if one.is_file() and VALUE.encode() in one.read_bytes()] == []
+
+
 async def test_jobs_have_none(open_in: Open) -> None:
     box = await open_in("local", config=declared(env=[TOKEN]))
     job = await box.start(f"echo before ${TOKEN} after")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
+from hermes.credentials._declared import hide
 from hermes.credentials.shapes import known
 
 __all__ = ["MARK", "found_in", "redact"]
@@ -67,13 +68,13 @@ def found_in(text: str) -> frozenset[str]:
 
 
 def redact(text: str, values: tuple[str, ...] = ()) -> str:
-    """Return a text with what looks like a secret, and the given values, replaced.
+    """Return a text with what looks like a secret, what is declared as one, and the given values, replaced.
 
     It errs on the side of taking out too much; what does not look like one stays.
     """
     for value in values:
         text = text.replace(value, MARK)
-    text = known().sub(MARK, text)
+    text = known().sub(MARK, hide(text))
     for pattern in _patterns():
         text = pattern.sub(lambda found: found[1] + MARK, text)
     return text

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hermes._json import plain
+from hermes.credentials._declared import hide
 from hermes.errors import HermesError, SandboxGone
 
 from . import _options as options
@@ -80,7 +82,7 @@ def _object(one: JobInfo) -> dict[str, Any]:
     return {
         "id": one.id,
         "kind": one.kind,
-        "command": one.command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+        "command": plain(one.command),
         "pid": one.pid,
         "state": one.state,
         "exit_code": one.exit_code,
@@ -97,7 +99,7 @@ def _table(found: list[JobInfo]) -> str:
     for one in found:
         state = f"exit {one.exit_code}" if one.state == "exited" else one.state.replace("_", " ")
         since = None if one.started is None else now - one.started
-        rows.append((one.id, one.kind, state, age(since), size(one.bytes), one.command))
+        rows.append((one.id, one.kind, state, age(since), size(one.bytes), hide(one.command)))
     return table(("ID", "KIND", "STATE", "AGE", "OUTPUT", "COMMAND"), rows, right=(3, 4))
 
 
