@@ -32,7 +32,7 @@ from .session import (
     command_bytes,
     run_command,
 )
-from .state import SandboxRecord, Store
+from .state import SandboxRecord, Store, check_name
 
 if TYPE_CHECKING:
     from ._budget import Budget
@@ -98,6 +98,8 @@ class Sandbox:
         self._settled = config
         self.backend = backend or ""
         self.named = name is not None
+        if self.named:
+            check_name(str(name))
         self.name = name or f"tmp-{secrets.token_hex(4)}"
         self.id = ""
         self.cwd = cwd or ""

@@ -6,7 +6,7 @@ import functools
 import re
 
 from hermes.credentials._declared import hide
-from hermes.credentials.shapes import known
+from hermes.credentials.shapes import known, userinfo
 
 __all__ = ["MARK", "found_in", "redact"]
 
@@ -35,7 +35,7 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
         ),
         re.compile(rf"(?i)(\bbearer\s+){_VALUE}"),
         # scheme://user:password@host
-        re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"']{0,100}:)[^\s/@\"']+(?=@)"),
+        userinfo(),
         # curl -u user:password, mysql -ppassword, sshpass -p password
         re.compile(r"((?:^|\s)(?:-u|--user|--proxy-user)[\s=]+[\"']?[^\s:\"']{1,100}:)[^\s\"']+"),
         re.compile(r"(\bmysql\w*\b[^|;&\n]{0,200}?\s-p)[^\s\"']+"),

@@ -14,7 +14,7 @@ from hermes.config import _file, _migrate, _secrets, home
 from hermes.config._source import read_bytes, read_yaml
 from hermes.errors import ConfigError
 
-from ._report import clean, say
+from ._report import clean, put, say
 from ._text import print_json
 
 SUDO = "SUDO_PASSWORD"
@@ -92,7 +92,7 @@ def _value(data: dict[str, Any], key: str) -> Any:
 def _show(
     file: Path, todo: list[_migrate.Step], done: list[_migrate.Step], left: list[_migrate.Step], sudo: bool
 ) -> None:
-    print(f"From {file}:")
+    put(f"From {file}:")
     for step in todo:
         value = step.value if isinstance(step.value, str) else str(step.value)
         _line(f"{step.theirs}: becomes {step.ours}: {value}")
@@ -118,11 +118,15 @@ def _line(text: str) -> None:
 def _write(todo: list[_migrate.Step], sudo: str | None) -> str | None:
     """Write settings and password; return where the file is kept as it was."""
     kept: Path | None = None
-    before = read_bytes(_file.path())
-    if before is not None and todo:
-        kept = home() / f"config.yaml.before-migrate-{time.strftime('%Y%m%d-%H%M%S')}"
-        _file.replace(kept, before, private=True)
+    with _file.locked():
+        before = read_bytes(_file.path())
+        if before is not None and todo:
+            name = f"config.yaml.before-migrate-{time.strftime('%Y%m%d-%H%M%S')}"
+            kept = _file.free_name(home() / name)
+            _file.replace(kept, before, private=True)
     _file.change([(step.ours.split("."), step.value) for step in todo])
     if sudo is not None:
-        _secrets.write("HERMES_SUDO_PASSWORD", sudo)
+        _, told = _secrets.write("HERMES_SUDO_PASSWORD", sudo)
+        if told:
+            say(f"warning: {told}.")
     return str(kept) if kept is not None else None

@@ -28,6 +28,11 @@ def _escaped(c: str) -> str:
     return c.encode("unicode_escape").decode("ascii")
 
 
+def put(text: str) -> None:
+    """Print what was asked for on stdout, whoever wrote the text that it is made of."""
+    print(clean(text, keep="\n"))
+
+
 def say(text: str) -> None:
     """Print one message on stderr. A stderr that cannot be written is no reason to fail."""
     global changing

@@ -18,7 +18,7 @@ from ._text import print_json
 if TYPE_CHECKING:
     from hermes.credentials._declared import Content
 
-app = options.new_group("See what sandboxes may know, and prove it.")
+app = options.new_group("See what sandboxes may know, and prove it.", "hermes credentials ls")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A file, as 'hermes credentials ls' names it.")]
 From = Annotated[
@@ -168,6 +168,12 @@ def pull(
                 code="too_large",
                 hint="'hermes files get' copies any file.",
             )
+        if not data.strip() and piece.data.strip():
+            raise HermesError(
+                f"{where} is empty inside: no credential; nothing was changed",
+                code="credential_empty",
+                hint="Look at it there: hermes exec 'ls -l $HERMES_CREDENTIALS'.",
+            )
         if data == piece.data:
             print(clean(f"{name} is the same inside."))
             return 0
@@ -180,6 +186,7 @@ def pull(
             say("nothing was changed.")
             return 1
         await asyncio.to_thread(keep, piece.source, data)
+        say(f"{piece.source} is renewed; sandboxes have it at their next command.")
         return 0
 
     return run(work())

@@ -41,11 +41,14 @@ def doctor(
     config, pinned, broken = Config(), None, False
     try:
         config = load()
-        pinned = _auto()
     except HermesError:
         if sandbox:
             raise
         broken = True  # what is wrong is one of the checks
+    try:
+        pinned = _auto()
+    except HermesError:
+        broken = not sandbox
     wanted = backends.canonical(sandbox or config.sandbox or "auto")
     if wanted == "auto":
         wanted = pinned or "auto"

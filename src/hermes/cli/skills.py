@@ -13,7 +13,7 @@ from ._run import opened, run
 from ._taking import Taking, lines, objects, write
 from ._text import print_json
 
-app = options.new_group("Compare and take over skills that sandboxes changed.")
+app = options.new_group("Compare and take over skills that sandboxes changed.", "hermes skills diff")
 
 Paths = Annotated[
     list[str] | None,

@@ -12,7 +12,7 @@ import typer
 from . import _options as options
 from ._place import choose
 from ._progress import OnProgress, progress
-from ._report import clean
+from ._report import clean, put
 from ._run import opened, run
 from ._status import status_line
 from ._taking import Taking, counts, lines, objects, write
@@ -21,7 +21,7 @@ from ._text import plural, print_json
 if TYPE_CHECKING:
     from hermes.sandbox import Sandbox
 
-app = options.new_group("Compare and take over files of a copied workspace.")
+app = options.new_group("Compare and take over files of a copied workspace.", "hermes workspace diff")
 
 Paths = Annotated[
     list[str] | None,
@@ -54,9 +54,9 @@ def status(
             return 0
         for title, changes in (("Inside", found.inside), ("Here", found.here)):
             if not changes:
-                print(f"{title}: nothing changed.")
+                put(f"{title}: nothing changed.")
                 continue
-            print(f"{title}, since the copy:")
+            put(f"{title}, since the copy:")
             lines(changes)
         return 0
 
@@ -85,7 +85,7 @@ def diff(
             async for one, text in box.workspace.diffs(*_chosen(box, paths)):
                 if one is None:
                     if stat or sys.stdout.isatty():
-                        print(text, end="")
+                        print(clean(text, keep="\n"), end="")
                 elif name_only:
                     print(clean(one.path))
                 elif stat:
