@@ -288,8 +288,14 @@ class Sandbox:
             self._budget.end()
         place = self._place if self.named and self._open_channel is not None else None
         if place is not None and place.spec.persistent and self._supply is not None:
-            with contextlib.suppress(HermesError, TimeoutError):
+            try:
                 await self._supply.leave()
+            except (HermesError, TimeoutError) as error:
+                warnings.warn(
+                    f"the credentials on the disk of '{self.name}' could not be removed as it was left, and "
+                    f"what keeps that disk keeps them: {str(error) or 'no answer'}",
+                    stacklevel=2,
+                )
         await self._let_go(None)
         if place is not None:
             await used(self)

@@ -20,6 +20,7 @@ from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, U
 from hermes.guest.dirs import SOCKET, default_dir
 
 from ._connect import connect_guest
+from ._workspace import lost_files
 from .base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from .channels import ProcessChannel, SocketChannel
 
@@ -105,6 +106,10 @@ class LocalBackend(Backend):
             return "gone"
         self._dirs, self._workspace = GuestDirs(run_dir, state_dir), workspace
         return "running" if await self._alive(self._dirs) else "gone"
+
+    async def lost(self) -> str:
+        own = self.spec.workspace == "private" and self._workspace
+        return await asyncio.to_thread(lost_files, self._workspace) if own else ""
 
     async def _alive(self, dirs: GuestDirs) -> bool:
         try:

@@ -93,22 +93,23 @@ def _show(
     file: Path, todo: list[_migrate.Step], done: list[_migrate.Step], left: list[_migrate.Step], sudo: bool
 ) -> None:
     put(f"From {file}:")
+    from hermes.approval.redact import redact
+    from hermes.credentials.shapes import known
+
     for step in todo:
         value = step.value if isinstance(step.value, str) else str(step.value)
-        _line(f"{step.theirs}: becomes {step.ours}: {value}")
+        _line(f"{step.theirs}: becomes {step.ours}: {redact(value)}")
     if sudo:
         _line(f"{SUDO} in .env: becomes HERMES_SUDO_PASSWORD")
     for step in done:
         _line(f"{step.theirs}: {step.ours} is set already, and stays")
     for step in left:
-        _line(f"{step.theirs}: stays behind: {step.why}")
+        _line(f"{step.theirs}: stays behind: {known().sub('[secret]', step.why)}")
 
 
 def _line(text: str) -> None:
-    from hermes.approval.redact import redact
-
     width = shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else 0
-    text = clean(redact(text))
+    text = clean(text)
     wrapped = (
         textwrap.fill(text, width, initial_indent="  ", subsequent_indent="      ") if width > 20 else ""
     )
