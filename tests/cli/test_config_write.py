@@ -348,10 +348,10 @@ def test_restoring_twice_within_a_second_loses_nothing(cli: Cli) -> None:
     for text in ("first: [\n", "second: [\n", "third: [\n"):
         file.write_text(text)
         code = "from hermes.config import _file; print(_file.restore()[1])"
-        done = subprocess.run(
+        ran = subprocess.run(
             [sys.executable, "-c", FIXED + code], capture_output=True, text=True, check=False
         )
-        assert done.returncode == 0, done
+        assert ran.returncode == 0, ran
     kept = sorted(one.read_text() for one in cli.home.glob("config.yaml.broken-*"))
     assert kept == ["first: [\n", "second: [\n", "third: [\n"]
     assert file.read_text() == "timeout: 5\n"
@@ -395,3 +395,85 @@ def test_nothing_of_a_file_reaches_the_terminal_as_a_command_to_it(cli: Cli, jso
             assert bad == [], (text, command, both)
         if text:
             (cli.cwd / ".hermes.yaml").unlink(missing_ok=True)
+
+
+# --- secrets where they do not belong
+
+SECRET = "ghp_" + "aB3" * 12
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("A_TOKEN", "hush-hush"),
+        ("A_TOKEN=hush-hush",),
+        ("github_token", "hush-hush"),
+        ("github.token=hush-hush",),
+        ("docker.args", f"[-l, {SECRET}]"),
+        ("docker.image", SECRET),
+        ("timeout", SECRET),
+        (f"docker.image={SECRET}",),
+        ("vercel.api_url", "https://me:hush-hush@host.example"),
+        ("ssh.wake_command", f"curl -H 'X: {SECRET}'"),
+    ],
+)
+def test_a_secret_on_the_command_line_is_neither_kept_nor_shown(cli: Cli, args: tuple[str, ...]) -> None:
+    done = cli("config", "set", *args)
+    assert done.returncode == 125
+    assert b"hush" not in done.stdout + done.stderr and SECRET.encode() not in done.stdout + done.stderr
+    assert "secret" in said(done) and "nothing was written" in said(done)
+    assert "hermes config set" in said(done)
+    assert not (cli.home / "config.yaml").exists() and not (cli.home / ".env").exists()
+
+
+def test_a_declared_variable_goes_to_env_whatever_it_is_called(cli: Cli) -> None:
+    done = cli("config", "set", "MY_LOGIN", input=b"hush-hush\n")
+    assert done.returncode == 125
+    assert "declare it first, in credentials.env: hermes config set credentials.env '[MY_LOGIN]'" in said(
+        done
+    )
+    assert cli("config", "set", "credentials.env", "[MY_LOGIN, lower]").returncode == 0
+    for name in ("MY_LOGIN", "lower"):
+        done = cli("config", "set", name, input=b"hush-hush\n")
+        assert (done.returncode, f"{name} is set, in " in said(done)) == (0, True)
+        assert cli.out("config", "get", name, "--explain") == f"set   ({cli.home}/.env)\n"
+        assert cli.out("exec", "-q", "--sandbox", "local", f"echo ${{#{name}}}") == "9\n"
+    assert "hush" not in (cli.home / "config.yaml").read_text()
+    assert cli("config", "unset", "MY_LOGIN").returncode == 0
+    assert "MY_LOGIN" not in (cli.home / ".env").read_text()
+    done = cli("config", "set", "OTHER_TOKEN", input=b"hush-hush\n")
+    assert "this declares it: hermes config set credentials.env '[MY_LOGIN, lower, OTHER_TOKEN]'" in said(
+        done
+    )
+
+
+def test_a_wide_file_of_secrets_is_told(cli: Cli) -> None:
+    cli.home.mkdir(0o700)
+    (cli.home / ".env").write_text("A=1\n")
+    (cli.home / ".env").chmod(0o644)
+    done = cli("config", "set", "-q", "A_TOKEN", input=b"hush-hush\n")
+    assert "could be read by other users (mode 0644); it is 0600 now" in said(done)
+
+
+# --- small ones
+
+
+def test_what_ended_a_command_is_said_however_quiet(cli: Cli) -> None:
+    done = cli("exec", "-q", "--sandbox", "local", "--timeout", "0.3", "sleep 5")
+    assert done.returncode == 124
+    assert "the command was ended after 0.3 s, its time limit" in said(done)
+
+
+def test_an_empty_name_is_no_name(cli: Cli) -> None:
+    done = cli("exec", "--sandbox", "local", "--name", "", "true")
+    assert done.returncode == 125
+    assert "cannot be a sandbox name" in said(done)
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("run", "exec"), ("ps", "sandbox"), ("login", "setup"), ("exce", "exec"), ("fetch", None)],
+)
+def test_words_that_people_try_first(cli: Cli, word: str, near: str | None) -> None:
+    told = said(cli(word))
+    assert f"Did you mean '{near}'?" in told if near else "Did you mean" not in told

@@ -8,6 +8,7 @@ import random
 import re
 import time
 import urllib.parse
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from hermes.config import Secret
 from hermes.credentials._declared import Content, Piece
+from hermes.credentials.former import FILE, Former, learn
 from hermes.credentials.scrub import MARK, Scrub, values_of
 
 VALUE = b"s3cr3t/of+the=sandbox?&%"
@@ -318,3 +320,48 @@ def test_a_very_long_value_is_found_whole_and_by_its_parts() -> None:
 def test_so_many_values_are_looked_for() -> None:
     data = b"\n".join(random.Random(n).randbytes(16).hex().encode() for n in range(12_000))
     assert len(values_of(Content({}, {"a": Piece(data, "a")}))) == 10_000
+
+
+# --- values that were renewed before this client began
+
+
+def former(home: Path, *values: bytes) -> Former:
+    """What a client knows that begins when the last of the values is the one that holds."""
+    for value in values:
+        found = learn(home, {"$A_TOKEN": {value}})
+    return found
+
+
+OLD = [b"0ld-s3cret-number-%d/+=" % n for n in range(6)]
+
+
+def test_renewed_values_are_known_without_being_kept(tmp_path: Path) -> None:
+    scrub = Scrub([OLD[5]], shapes=False, former=former(tmp_path, *OLD))
+    kept = tmp_path / "state" / FILE
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert not any(one[3:] in kept.read_bytes() for one in OLD)
+    for one in OLD[2:]:  # the last four, with the one that holds
+        for text in (one, b"a " + one + b"\nb", b"TOKEN=" + one + b";", b"\x1b[1m" + one + b"\x1b[0m"):
+            out, count = scrub.whole(text)
+            assert one not in out and MARK in out and count == 1
+            for at in range(1, len(text)):
+                assert one not in b"".join(in_pieces(text, [at], scrub)), at
+    assert scrub.whole(OLD[0]) == (OLD[0], 0)
+    assert not former(tmp_path / "other", OLD[0], OLD[0])
+
+
+def test_what_only_begins_like_a_renewed_value_does_not_wait(tmp_path: Path) -> None:
+    scrub = Scrub([], shapes=False, former=former(tmp_path, *OLD[:2]))
+    pieces = in_pieces(b"a line that has 0l and ends\nanother with 0ldies\n", [28], scrub)
+    assert pieces[0] == b"a line that has 0l and ends\n"
+    assert b"".join(pieces) == b"a line that has 0l and ends\nanother with 0ldies\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"key": "x", "names": {}}', '{"key": "00", "names": {"a": 1}}']
+)
+def test_notes_that_make_no_sense_are_begun_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / FILE).write_text(text)
+    assert not former(tmp_path, OLD[0])
+    assert former(tmp_path, OLD[1])

@@ -19,6 +19,7 @@ from hermes.errors import ConfigError
 
 from ._home import FOLDER
 from ._names import OWN, OWN_FOLDERS, check_files, check_name, check_own, check_variables
+from .former import FILE, Former, learn
 from .scrub import Scrub, values_of
 
 __all__ = ["Content", "Declared", "Piece", "hide", "undeclared"]
@@ -79,6 +80,7 @@ class Declared:
         self._values: deque[set[bytes]] = deque(maxlen=VALUES_KEPT)
         self._valued: Content | None = None
         self._hiding: tuple[Content, Scrub] | None = None
+        self.former: Former | None = None
         self.content = Content()
         _all.add(self)
 
@@ -102,7 +104,7 @@ class Declared:
     def hidden(self, text: str) -> str:
         """Return a text without the values."""
         if self._hiding is None or self._hiding[0] is not self.content:
-            self._hiding = (self.content, Scrub(self.values(), shapes=False))
+            self._hiding = (self.content, Scrub(self.values(), shapes=False, former=self.former))
         data, count = self._hiding[1].whole(text.encode("utf-8", "surrogateescape"))
         return data.decode("utf-8", "surrogateescape") if count else text
 
@@ -137,7 +139,15 @@ class Declared:
             for part in (name.encode(), (piece.to or "").encode(), b"x" * piece.executable, piece.data):
                 digest.update(b"%d:" % len(part) + part)
         self.content = Content(env, files, digest.hexdigest()[:24] if files else "", tuple(absent))
+        self._learn()
         return self.content
+
+    def _learn(self) -> None:
+        content = self.content
+        if content.env or content.files or os.path.exists(self._home / "state" / FILE):
+            known = {f"${name}": values_of(Content({name: value})) for name, value in content.env.items()}
+            known |= {name: values_of(Content({}, {name: one})) for name, one in content.files.items()}
+            self.former = learn(self._home, known)
 
     def _paths(self, watched: dict[str, Stats]) -> Iterator[tuple[str, str, str | None]]:
         """Yield name inside, path here, and where else it is wanted, of each file; note directories."""

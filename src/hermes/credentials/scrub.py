@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hermes.config import Credentials
 
     from ._declared import Content
+    from .former import Former
 
 __all__ = ["MARK", "Scrub", "Stream", "scrub_of", "values_of"]
 
@@ -207,8 +208,10 @@ class _View:
 class Scrub:
     """What is taken out. Made anew when what is declared changes; used for any number of texts."""
 
-    def __init__(self, values: Iterable[bytes], *, shapes: bool) -> None:
+    def __init__(self, values: Iterable[bytes], *, shapes: bool, former: Former | None = None) -> None:
+        """Look for values, for what looks like a token with *shapes*, and for values that were renewed."""
         self.shapes = shapes
+        self._former = former
         forms = {form.translate(None, b"\r\n") for value in values for form in _forms(value)}
         forms = {form for form in forms if len(form) >= SHORTEST}
         self._by_needle: dict[bytes, list[bytes]] = {}
@@ -218,7 +221,7 @@ class Scrub:
         self._starts = {form[:size] for form in forms for size in range(1, NEEDLE)}
 
     def __bool__(self) -> bool:
-        return self.shapes or bool(self._needles)
+        return self.shapes or bool(self._needles) or bool(self._former)
 
     def __repr__(self) -> str:  # never a value
         return f"Scrub({len(self._needles)} needles)"
@@ -232,7 +235,7 @@ class Scrub:
 
         :param cut: it ends where something else went on: half of a secret at its end is taken out too
         """
-        if not self._needles and (not self.shapes or self._plain(data)):
+        if not (self._needles or self._former) and (not self.shapes or self._plain(data)):
             return data, 0
         stream = self.stream()
         return stream.feed(data) + stream.end(cut=cut), stream.count
@@ -290,9 +293,17 @@ class Scrub:
                 return found, min(hold, max(len(text) - size, done))
         return found, hold
 
-    def tokens(self, view: _View) -> tuple[list[_Found], int]:
-        """Return the same of what looks like a token."""
-        text, found, hold, done = view.text, [], len(view.text), -1
+    def others(self, view: _View) -> tuple[list[_Found], int]:
+        """Return the same of what looks like a token, and of values of before."""
+        found, hold = self._tokens(view.text)
+        if self._former:
+            more, first = self._former.find(view.text)
+            found, hold = found + more, min(hold, first)
+        return found, hold
+
+    def _tokens(self, text: bytes) -> tuple[list[_Found], int]:
+        found: list[_Found] = []
+        hold, done = len(text), -1
         if not self.shapes or b"\0" in text:  # nobody reads binary data, and to change it would spoil it
             return [], hold
         if len(text) < SMALL:
@@ -388,7 +399,7 @@ class Stream:
         spans: list[_Found] = []
         hold, self._begun = len(whole), 0
         for view in views:
-            found, first = self._scrub.declared(view) if view.breaks else self._scrub.tokens(view)
+            found, first = self._scrub.declared(view) if view.breaks else self._scrub.others(view)
             spans += [view.span(start, end) for start, end in found]
             if first < len(view.text):
                 self._begun = max(self._begun, len(view.text) - first)

@@ -86,7 +86,9 @@ class Supply:
                         f"more than {MOST} values are declared: only so many are taken out of output",
                         stacklevel=4,
                     )
-                self._scrub = Scrub(values, shapes=self._settings.redact == "all")
+                self._scrub = Scrub(
+                    values, shapes=self._settings.redact == "all", former=self._declared.former
+                )
         return self._scrub
 
     @property
