@@ -60,7 +60,7 @@ TEXTS: dict[str, tuple[bytes | str, str]] = {
     "aliases that stand for a thousand million values": (LAUGHS, "aliases"),
     "very deep nesting": (DEEP, "config.yaml"),
     "many brackets": ("[" * 5000, ":1: more than 50 brackets in brackets"),
-    "many brackets in many lines": ("a: 1\nb:\n" + " [{a:\n" * 3000, ":27: more than 50 brackets"),
+    "many brackets in many lines": ("a: 1\nb:\n" + " [{a:\n" * 3000, ":28: more than 50 brackets"),
     "many values": ("a: [" + "x," * 30_000 + "]\n", "more than 20000 lines and commas"),
     "a NUL that is written as one": ('workspace: "a\\0b"\n', ":1: workspace: the text holds a NUL"),
     "half of a pair": ('workspace: "\\ud800"\n', ":1: workspace: the text holds half of a surrogate pair"),

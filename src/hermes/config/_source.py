@@ -237,21 +237,14 @@ class _Plain:
                 line = position[0] + 1 if position else None
             if not isinstance(key, str):
                 where = f"{self._path}:{line}" if line else str(self._path)
-                said = (
-                    {None: "null", True: "true", False: "false"}.get(key, str(key))
-                    if _plain(key)
-                    else "there"
-                )
-                hint = f'Write it as "{said}".' if _plain(key) else "Write one word."
+                plain = key is None or isinstance(key, bool | int | float)
+                said = ("null" if key is None else str(key).lower()) if plain else "there"
+                hint = f'Write it as "{said}".' if plain else "Write one word."
                 raise ConfigError(f"{where}: the key {said} must be text", hint=hint)
             name = str(key)
             if line:
                 self._lines[(*at, name)] = line
             yield name, item
-
-
-def _plain(key: Any) -> bool:
-    return key is None or isinstance(key, bool | int | float)
 
 
 def type_name(value: Any) -> str:
