@@ -477,3 +477,13 @@ def test_an_empty_name_is_no_name(cli: Cli) -> None:
 def test_words_that_people_try_first(cli: Cli, word: str, near: str | None) -> None:
     told = said(cli(word))
     assert f"Did you mean '{near}'?" in told if near else "Did you mean" not in told
+
+
+def test_what_to_do_next_is_said(cli: Cli) -> None:
+    assert "hermes config set sandbox VALUE" in said(cli("config", "set", "sandbox"))
+    assert "A list of one is written [A_TOKEN]." in said(cli("config", "set", "credentials.env", "A_TOKEN"))
+    assert "[{name: value}]" in said(cli("config", "set", "credentials.files", "google.json"))
+    assert "hermes config set credentials.env '[NAME]'" in cli.out("credentials", "ls")
+    assert "timeout is not in" in said(cli("config", "set", "timeout", "none"))
+    assert not (cli.home / "config.yaml").exists()
+    assert "hermes setup" not in cli("doctor", "--sandbox", "nix").stdout.decode()

@@ -14,7 +14,7 @@ from hermes.errors import ConfigError, HermesError
 
 from . import _options as options
 from ._place import LOCAL_MEANS
-from ._report import put, say
+from ._report import clean, put, say
 from ._text import print_json, table
 
 app = options.new_group("Read, write and check settings.", "hermes config set sandbox docker")
@@ -220,11 +220,15 @@ def set_(
     text = _from_stdin() if stdin else value
     if text is None:
         raise ConfigError(
-            f"{key}: no value was given; nothing was changed", hint="hermes config set KEY VALUE"
+            f"{key}: no value was given; nothing was changed", hint=f"hermes config set {key} VALUE"
         )
     keys, _ = _split(key)
     _check_harmless(key, text)
     settled = _keys.value_of(key, text)
+    if settled is None and not _is_set(keys):
+        if not quiet:
+            say(f"{key} is not in {_file.path()}")
+        return 0
     _check_sense(keys, settled)
     path = _file.change([(keys, settled)])
     if not quiet:
@@ -279,6 +283,15 @@ def _split(key: str) -> tuple[list[str], Any]:
         if variable is not None:
             error.hint = f"A secret goes to .env: hermes config set {variable}"
         raise
+
+
+def _is_set(keys: list[str]) -> bool:
+    from hermes.config import _file
+
+    data: Any = _file.data()
+    for part in keys:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data is not None
 
 
 def _check_sense(keys: list[str], value: Any) -> None:
@@ -388,10 +401,7 @@ def unset(key: Key, quiet: options.Quiet = False, debug: options.Debug = False) 
             there, path = True, "the keyring"
     else:
         keys, _ = _split(key)
-        data: Any = _file.data()
-        for part in keys:
-            data = data.get(part) if isinstance(data, dict) else None
-        there = data is not None
+        there = _is_set(keys)
         path = str(_file.change([(keys, None)]) if there else _file.path())
     if told:
         say(f"warning: {told}.")
@@ -494,7 +504,7 @@ def path(json: options.Json = False, debug: options.Debug = False) -> int:
     if json:
         print_json(found)
     else:
-        put("\n".join(f"{name:6}  {where}" for name, where in found.items()))
+        put("\n".join(f"{name:6}  {clean(where)}" for name, where in found.items()))
     return 0
 
 

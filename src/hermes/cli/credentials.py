@@ -54,6 +54,7 @@ def ls(json: options.Json = False, debug: options.Debug = False) -> int:
         print(clean(f"missing: {what}"))
     if not rows and not content.absent:
         print("Nothing is declared: sandboxes know nothing of this machine's secrets.")
+        print("This declares a variable: hermes config set credentials.env '[NAME]'")
     for name in strange:
         print(clean(f"not declared, and looks like one: {name}"))
     for place in places:
@@ -112,10 +113,12 @@ def check(
     Example: hermes credentials check --sandbox docker
     """
 
+    chosen = choose(sandbox, name=name, settings=settings)
+
     async def work() -> int:
         from hermes.credentials.proof import prove
 
-        async with opened(choose(sandbox, name=name, settings=settings), approval="off") as box:
+        async with opened(chosen, approval="off") as box:
             found = await prove(box)
             where = f"{box.backend} '{box.name}'"
         if json:
@@ -143,11 +146,13 @@ def pull(
     Example: hermes credentials pull google_token.json
     """
 
+    chosen = choose(sandbox, name=sandbox_name)
+
     async def work() -> int:
         from hermes.credentials._declared import MAX_FILE
         from hermes.credentials.pull import differences, keep
 
-        async with opened(choose(sandbox, name=sandbox_name), create=False, approval="off") as box:
+        async with opened(chosen, create=False, approval="off") as box:
             assert box._supply is not None
             piece = box._supply.content.files.get(name)
             if piece is None:

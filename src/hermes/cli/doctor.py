@@ -104,7 +104,7 @@ def _show(places: list[survey.Found], machine: list[Check]) -> None:
             lines.append(one.remedy)
         for line in lines:
             print(_folded(line, "  "))
-        if one.works is False:
+        if one.works is False and one.place.partition(":")[0] in survey.places():
             print(f"    hermes setup --sandbox {one.place}")
     if machine:
         print()

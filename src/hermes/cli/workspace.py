@@ -46,8 +46,10 @@ def status(
     Example: hermes workspace status
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             found = await box.workspace.status(*_chosen(box, paths))
         if json:
             print_json({"inside": objects(found.inside), "here": objects(found.here)})
@@ -79,9 +81,11 @@ def diff(
     Example: hermes workspace diff --stat
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
         plus = minus = files = 0
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             async for one, text in box.workspace.diffs(*_chosen(box, paths)):
                 if one is None:
                     if stat or sys.stdout.isatty():
@@ -129,9 +133,11 @@ def pull(
     Example: hermes workspace pull src
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
         taking = Taking("brought here", yes=yes, dry_run=dry_run, json=json)
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             with contextlib.ExitStack() as stack:
                 bar: list[OnProgress | None] = []
 
@@ -173,9 +179,11 @@ def push(
     Example: hermes workspace push
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
         taking = Taking("brought inside", yes=yes, dry_run=dry_run, json=json)
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             with status_line(quiet=quiet) as show:
                 found = await box.workspace.push(
                     *_chosen(box, paths),

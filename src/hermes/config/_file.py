@@ -48,7 +48,10 @@ def locked() -> Iterator[None]:
     try:
         make_private(state)
     except OSError as error:
-        raise ConfigError(f"{state} cannot be made: {error.strerror}; nothing was changed") from error
+        raise ConfigError(
+            f"{state} cannot be made: {error.strerror}; nothing was changed",
+            hint="Set HERMES_HOME to a directory of your own.",
+        ) from error
     with Lock(state / "config.lock", timeout=PATIENCE):
         yield
 

@@ -351,9 +351,24 @@ def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
     try:
         return msgspec.convert(value, main)
     except msgspec.ValidationError:
-        raise _wrong(
-            at, f"expected {_expected(main, title)}, found {_found(value, main)}", where(at)
-        ) from None
+        wrong = _wrong(at, f"expected {_expected(main, title)}, found {_found(value, main)}", where(at))
+        wrong.hint = _as_list(value, main)
+        raise wrong from None
+
+
+def _as_list(value: Any, wanted: Any) -> str | None:
+    """Return how one value is written where a list of them is wanted."""
+    if get_origin(wanted) is not tuple or not isinstance(value, str):
+        return None
+    kind = _several(get_args(wanted)[0])
+    shown = value if len(value) <= 20 else "..."
+    if kind == "texts":
+        return f"A list of one is written [{shown}]."
+    return (
+        "A list is written [{name: value}], or below each other with a dash before each."
+        if (kind == "sections")
+        else None
+    )
 
 
 def _found(value: Any, wanted: Any) -> str:
