@@ -329,7 +329,7 @@ class DockerBackend(Backend):
     async def lost(self) -> str:
         if not self._made or self._made["volumes"]:
             return ""
-        return await asyncio.to_thread(lost_files, base_of(self.spec.id))
+        return await asyncio.to_thread(lambda: lost_files(base_of(self.spec.id)))
 
     async def _answers(self) -> bool:
         run_dir = os.path.join(self._made["host_run"], "guest")
