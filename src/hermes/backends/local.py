@@ -20,7 +20,6 @@ from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, U
 from hermes.guest.dirs import SOCKET, default_dir
 
 from ._connect import connect_guest
-from ._workspace import lost_files
 from .base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
 from .channels import ProcessChannel, SocketChannel
 
@@ -108,8 +107,11 @@ class LocalBackend(Backend):
         return "running" if await self._alive(self._dirs) else "gone"
 
     async def lost(self) -> str:
-        own = self.spec.workspace == "private" and self._workspace
-        return await asyncio.to_thread(lost_files, self._workspace) if own else ""
+        if self.spec.workspace != "private" or not self._workspace:
+            return ""
+        from ._workspace import lost_files
+
+        return await asyncio.to_thread(lost_files, self._workspace)
 
     async def _alive(self, dirs: GuestDirs) -> bool:
         try:

@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,8 +20,10 @@ from hermes.errors import ConfigError
 
 from ._home import FOLDER
 from ._names import OWN, OWN_FOLDERS, check_files, check_name, check_own, check_variables
-from .former import FILE, Former, learn
 from .scrub import Scrub, values_of
+
+if TYPE_CHECKING:
+    from .former import Former
 
 __all__ = ["Content", "Declared", "Piece", "hide", "undeclared"]
 
@@ -144,7 +147,9 @@ class Declared:
 
     def _learn(self) -> None:
         content = self.content
-        if content.env or content.files or os.path.exists(self._home / "state" / FILE):
+        if content.env or content.files:
+            from .former import learn  # most homes declare nothing
+
             known = {f"${name}": values_of(Content({name: value})) for name, value in content.env.items()}
             known |= {name: values_of(Content({}, {name: one})) for name, one in content.files.items()}
             self.former = learn(self._home, known)
