@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from hermes.config import Config
 from hermes.errors import ConfigError, HermesError
 from hermes.fleet import Fleet, Summary, read_commands
 from hermes.fleet._arrays import Arrays
@@ -347,6 +349,55 @@ async def test_what_approval_refuses_is_not_run(path: Path) -> None:
     assert log(path) == ["yes"]
 
 
+async def test_declared_credentials_are_there_and_not_in_results(
+    path: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when a file is renewed while the fleet runs, which the guest has to be sent again."""
+    monkeypatch.setenv("A_FLEET_TOKEN", "value-of-the-fleet-01")
+    folder = hermes_home / "credentials"
+    folder.mkdir(0o700, parents=True)
+    hermes_home.chmod(0o700)
+    file = folder / "file"
+    file.touch(0o600)
+    file.write_text("content-of-the-file-1")
+    config = msgspec.convert({"credentials": {"env": ["A_FLEET_TOKEN"]}}, Config)
+    same = '[ "$(cat $HERMES_CREDENTIALS/file)" = content-of-the-file-%d ] && echo same'
+    write(
+        path,
+        {"command": "echo ${#A_FLEET_TOKEN} $A_FLEET_TOKEN", "id": "env"},
+        {"command": f"{same % 1}; until [ -e {path.parent}/go ]; do sleep 0.02; done", "id": "file"},
+        {"command": same % 2, "id": "renewed"},
+        {"command": "echo $A_FLEET_TOKEN", "env": {"A_FLEET_TOKEN": "its own"}, "id": "own"},
+    )
+    work = asyncio.ensure_future(run(path, config=config))
+    await until(lambda: asyncio.to_thread(lambda: '"env"' in _text(path)))
+    file.write_text("content-of-the-file-2")
+    path.with_name("go").touch()
+    summary = await work
+    assert summary.ok == 4, summary.troubles
+    said = {one["id"]: one["stdout"] for one in results(path)}
+    assert said["env"] == "21 [redacted]\n"
+    assert (said["file"], said["renewed"], said["own"]) == ("same\n", "same\n", "its own\n")
+    assert "value-of-the-fleet" not in "".join(
+        one.read_text("utf-8", "replace") for one in path.parent.iterdir() if one.is_file()
+    )
+
+
+def _text(path: Path) -> str:
+    found = path.with_name("f.results.jsonl")
+    return found.read_text() if found.exists() else ""
+
+
+async def test_each_fleet_command_has_the_variables_it_names(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_FLEET_TOKEN", "value-of-the-fleet-01")
+    settings = {"env": ["A_FLEET_TOKEN"], "per_command": True}
+    write(path, {"command": "env | grep -c FLEET_TOK"}, {"command": "echo ${#A_FLEET_TOKEN}"})
+    await run(path, config=msgspec.convert({"credentials": settings}, Config))
+    assert [one["stdout"] for one in results(path)] == ["0\n", "21\n"]
+
+
 # --- the same with job arrays
 
 
@@ -401,3 +452,19 @@ async def test_a_client_that_crashes_as_it_submits(
     assert (summary.ok, summary.total, summary.troubles) == (3, 3, ())
     assert sorted(log(path)) == ["a", "b", "c"]
     assert sorted(one["stdout"] for one in results(path)) == ["a\n", "b\n", "c\n"]
+
+
+async def test_a_job_array_has_no_credentials_and_says_so(
+    path: Path, in_jobs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_FLEET_TOKEN", "value-of-the-fleet-01")
+    write(path, {"command": "echo it: $A_FLEET_TOKEN; echo value-of-the-fleet-01"})
+    options = {**in_jobs, "approval": "off"}
+    plain: dict[str, Any] = {"credentials": {"env": ["A_FLEET_TOKEN"]}}
+    refused = await Fleet(path, config=msgspec.convert(plain, Config), **options).run()
+    assert (refused.waiting, [one.code for one in refused.troubles]) == (1, ["credentials_missing"])
+    plain["credentials"]["missing"] = "warn"
+    with pytest.warns(UserWarning, match="do without declared credentials: A_FLEET_TOKEN"):
+        summary = await Fleet(path, config=msgspec.convert(plain, Config), **options).run()
+    assert summary.ok == 1
+    assert [(one["stdout"], one["redacted"]) for one in results(path)] == [("it:\n[redacted]\n", 1)]

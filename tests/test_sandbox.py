@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -14,6 +16,7 @@ import pytest
 import hermes
 from hermes.approval import Decision, Request
 from hermes.config import Lifetime, load
+from hermes.errors import SandboxGone, exit_code
 from hermes.state import SandboxRecord, Store
 
 
@@ -339,3 +342,29 @@ async def test_commands_keep_their_order_when_the_use_of_the_sandbox_is_noted() 
             await asyncio.gather(*runs)
             assert (await box.run("tr '\\n' ' ' <order; rm order")).text == "0 1 2 3 4 5 6 7 8 9 "
         assert box._record.last_used > 0.0
+
+
+async def test_one_whose_directory_was_removed_is_gone_and_says_what_is_lost() -> None:
+    """It is not made anew in silence, as if there had been nothing in it."""
+    box = await hermes.Sandbox("local", name="lost", workspace="private", approval="off").open()
+    await box.run("echo kept >file")
+    workspace = Path(box._the_place().workspace())
+    pid = int(str(box._channel.guest["pid"]))
+    await box.close()
+    os.kill(pid, signal.SIGKILL)
+    again = await hermes.Sandbox("local", name="lost", workspace="private", approval="off").open()
+    assert (await again.run("cat file")).text == "kept\n"
+    pid = int(str(again._channel.guest["pid"]))
+    await again.close()
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(shutil.rmtree, workspace)
+    with pytest.raises(
+        SandboxGone, match=r"its files are lost: its directory, .*workspace, was removed"
+    ) as caught:
+        await hermes.Sandbox("local", name="lost", workspace="private", approval="off").open()
+    assert exit_code(caught.value) == 123
+    assert "--recreate" in str(caught.value.hint)
+    new = hermes.Sandbox("local", name="lost", workspace="private", approval="off", recreate=True)
+    await new.open()
+    assert (await new.run("ls")).text == ""
+    await new.destroy()

@@ -72,7 +72,10 @@ def error_object(
 
 
 def plain(text: str) -> str:
-    """Return text with U+FFFD for what stands for bytes that are not UTF-8."""
+    """Return text without declared secrets, and with U+FFFD for what stands for bytes that are not UTF-8."""
+    from .credentials._declared import hide
+
+    text = hide(text)
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 

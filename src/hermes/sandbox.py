@@ -32,7 +32,7 @@ from .session import (
     command_bytes,
     run_command,
 )
-from .state import SandboxRecord, Store
+from .state import SandboxRecord, Store, check_name
 
 if TYPE_CHECKING:
     from ._budget import Budget
@@ -98,6 +98,8 @@ class Sandbox:
         self._settled = config
         self.backend = backend or ""
         self.named = name is not None
+        if self.named:
+            check_name(str(name))
         self.name = name or f"tmp-{secrets.token_hex(4)}"
         self.id = ""
         self.cwd = cwd or ""
@@ -291,8 +293,7 @@ class Sandbox:
             self._budget.end()
         place = self._place if self.named and self._open_channel is not None else None
         if place is not None and place.spec.persistent and self._supply is not None:
-            with contextlib.suppress(HermesError, TimeoutError):
-                await self._supply.leave()
+            await self._supply.leave(self.name)
         await self._let_go(None)
         await _watch.over(self)
         if place is not None:

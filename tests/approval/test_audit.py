@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shlex
@@ -16,8 +17,10 @@ import pytest
 from approval._judge import Small
 from hermes.approval import Answer, Decision, Nobody, Program, Request, check
 from hermes.approval.audit import AuditLog
-from hermes.approval.grants import Grants
+from hermes.approval.grants import Grants, proposed
 from hermes.approval.redact import redact
+from hermes.config import Credentials
+from hermes.credentials._declared import Declared
 from hermes.errors import Refused
 
 pytestmark = pytest.mark.blocking_ok  # looks into the stores itself; with sandboxes the loop is watched
@@ -220,6 +223,34 @@ def test_values_of_secret_variables_are_taken_out(hermes_home: Path, monkeypatch
     asked = request("rm -rf x; echo 'correct horse'")
     AuditLog(hermes_home).note(asked, Small().judge(asked), "once", "prompt")
     assert "correct horse" not in (hermes_home / "audit.jsonl").read_text()
+
+
+def test_declared_values_are_taken_out_however_their_variables_are_called(
+    hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From every part of an entry, from a grant, and encoded too; also the value before the last renewal."""
+    values = ["plain-words-of-mine-1", "plain-words-of-mine-2"]
+    monkeypatch.setenv("A_NAME_LIKE_ANY", values[0])
+    declared = Declared(Credentials(env=("A_NAME_LIKE_ANY",)))
+    declared.read()
+    declared.values()
+    monkeypatch.setenv("A_NAME_LIKE_ANY", values[1])
+    declared.read()
+    forms = " ".join([*values, *(base64.b64encode(one.encode()).decode() for one in values)])
+    text = f"rm -rf {forms}"
+    asked = Request(kind="run", text=text, cwd=f"/w/{values[0]}", session="s", backend="local")
+    decision = Decision(
+        action="ask",
+        reason=f"it runs {text}",
+        programs=(Program(argv=("rm", "-rf", *forms.split())),),
+        key="k",
+    )
+    AuditLog(hermes_home).note(asked, decision, "once", "prompt")
+    found = (hermes_home / "audit.jsonl").read_text() + proposed(asked, decision).what
+    assert "rm -rf" in found
+    for one in forms.split():
+        assert one not in found
+        assert one.rstrip("=")[:-2] not in found
 
 
 @pytest.mark.parametrize(

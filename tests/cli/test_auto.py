@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import hermes
+import hermes.cli
 from cli._tool import Cli
 from hermes.config import load
 from hermes.state import Store
@@ -113,3 +115,14 @@ def test_setup_keeps_what_was_given_and_nothing_else(cli: Cli) -> None:
     assert "sandbox is now auto" in said
     assert cli.out("config", "get", "sandbox").strip() == "auto"
     assert "auto stands for jail" in cli.out("config", "get", "sandbox", "--explain")
+
+
+def test_the_place_is_settled_before_there_is_an_event_loop() -> None:
+    """To settle what auto stands for runs one of its own."""
+    found = []
+    for path in Path(hermes.cli.__path__[0]).glob("*.py"):
+        for outer in ast.walk(ast.parse(path.read_text("utf-8"))):
+            for inner in ast.walk(outer) if isinstance(outer, ast.AsyncFunctionDef) else ():
+                if isinstance(inner, ast.Call) and getattr(inner.func, "id", "") == "choose":
+                    found.append(f"{path.name}:{inner.lineno}")
+    assert found == []

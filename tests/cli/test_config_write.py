@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -60,20 +61,22 @@ def test_a_key_that_does_not_exist_is_refused_with_the_nearest(cli: Cli, key: st
 
 def test_lists_maps_and_texts_that_look_like_numbers(cli: Cli) -> None:
     for key, value in (
-        ("docker.mounts", "['/data:/data:ro', b:c]"),
+        ("docker.mounts", "['/data:/data:ro', b:/c]"),
         ("docker.image", "1.20"),
         ("ssh.hosts.build", "{host: b.example, user: me}"),
         ("ssh.hosts.build.port", "2222"),
-        ("approvals.rules", "- id: mine\n  action: block\n"),
+        ("approvals.rules", "- id: mine\n  action: block\n  patterns: [mine *]\n  reason: mine\n"),
     ):
         assert cli("config", "set", key, "--", value).returncode == 0
-    assert cli.json("config", "get", "docker.mounts", "--json") == ["/data:/data:ro", "b:c"]
+    assert cli.json("config", "get", "docker.mounts", "--json") == ["/data:/data:ro", "b:/c"]
     assert cli.json("config", "get", "docker.image", "--json") == "1.20"
     assert cli.out("config", "get", "ssh.hosts.build.port", "--explain").endswith("config.yaml:9)\n")
-    assert cli.json("config", "get", "approvals.rules", "--json") == [{"id": "mine", "action": "block"}]
-    done = cli("config", "set", "--stdin", "docker.args", input=b"[--init]\n")
+    assert cli.json("config", "get", "approvals.rules", "--json") == [
+        {"id": "mine", "action": "block", "patterns": ["mine *"], "reason": "mine"}
+    ]
+    done = cli("config", "set", "--stdin", "docker.args", input=b"[--hostname=x]\n")
     assert done.returncode == 0
-    assert cli.json("config", "get", "docker.args", "--json") == ["--init"]
+    assert cli.json("config", "get", "docker.args", "--json") == ["--hostname=x"]
     assert "is no list" in said(cli("config", "set", "docker.args", "[a"))
 
 
@@ -263,3 +266,224 @@ def test_a_wrong_value_says_that_nothing_was_changed(cli: Cli) -> None:
 def test_a_dash_is_standard_input_for_a_secret(cli: Cli) -> None:
     cli.out("config", "set", "daytona.api_key", "-", input=b"a-key\n")
     assert (cli.home / ".env").read_text() == "DAYTONA_API_KEY=a-key\n"
+
+
+# --- what a sandbox would refuse is refused before
+
+
+REFUSED = {
+    "approvals.rules": ("[{id: a}]", "approvals.rules: 'a' is not a rule"),
+    "credentials.env": ("[PATH]", "credentials.env: 'PATH' cannot be given"),
+    "credentials.files": ("[{path: ../x}]", "credentials.files: '../x' is not a path below"),
+    "workspace": ("/nowhere/at/all", "workspace: /nowhere/at/all is no directory"),
+    "docker.mounts": ("[nonsense]", "docker.mounts: 'nonsense' is no mount"),
+    "docker.args": ("[--nonsense]", "docker.args: hermes does not know what --nonsense does"),
+    "docker.user": ("Foo!", "docker.user: 'Foo!' is no user"),
+    "singularity.binds": ("[a:relative]", "singularity.binds: the target 'relative'"),
+    "jail.protect": ("[../x]", "jail.protect: '../x' is no path"),
+    "modal.lifetime": ("48h", "modal.lifetime can be 24 hours"),
+    "vercel.ports": ("[1, 2, 3, 4, 5]", "vercel.ports: at most four"),
+    "dotfiles": ("[../x]", "dotfiles: '../x' is not a file"),
+    "local.python": ("/nowhere/at/all", "local.python: /nowhere/at/all is no program"),
+    "sandbox": ("local:host", "sandbox: local has no hosts"),
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_what_would_be_refused_cannot_be_set_nor_kept_as_right(cli: Cli, key: str) -> None:
+    """One judgement for set, check, edit and the last good copy: that of what opens a sandbox."""
+    section = key.partition(".")[0]
+    if section in ("modal", "vercel"):
+        pytest.importorskip(section)
+    value, words = REFUSED[key]
+    (cli.home / "state").mkdir(0o700, parents=True)
+    file = cli.home / "config.yaml"
+    good = "timeout: 5 # right\n"
+    file.write_text(good)
+    cli.out("config", "get", "timeout")
+    done = cli("config", "set", key, value)
+    assert done.returncode == 125
+    assert words in said(done)
+    assert "nothing was changed" in said(done)
+    assert file.read_text() == good
+    wrong = f"{key}: {value}\n" if "." not in key else f"{section}:\n  {key.partition('.')[2]}: {value}\n"
+    done = cli("config", "edit", env=editor(cli, f"printf %s {shlex.quote(wrong)} >$1"))
+    assert done.returncode == 125
+    assert words in said(done)
+    assert file.read_text() == good
+    file.write_text(wrong)
+    done = cli("config", "check")
+    assert done.returncode == 125
+    assert words in done.stdout.decode()
+    assert f"{file}:" in done.stdout.decode()
+    cli("config", "show")
+    assert (cli.home / "state" / "config-good.yaml").read_text() == good
+    done = cli(
+        "config", "set", "output.limit", "2m"
+    )  # what was wrong before is no reason against another one
+    assert done.returncode == 0, done
+    assert (cli.home / "state" / "config-good.yaml").read_text() == good
+
+
+def test_settings_that_do_not_go_together_are_told(cli: Cli) -> None:
+    assert cli("config", "set", "docker.image", "a").returncode == 0
+    (cli.cwd / "Dockerfile").write_text("FROM scratch\n")
+    done = cli("config", "set", "docker.dockerfile", str(cli.cwd / "Dockerfile"))
+    assert done.returncode == 0
+    assert "warning: it does not go together with what else is set: docker: image and dockerfile" in said(
+        done
+    )
+    assert cli("config", "check").returncode == 125
+
+
+def test_what_is_found_from_where_one_is_may_be_set_anywhere(cli: Cli) -> None:
+    for key, value in (("docker.dockerfile", "sub/Dockerfile"), ("singularity.image", "./x.sif")):
+        assert cli("config", "set", key, value).returncode == 0
+        assert cli("config", "unset", key).returncode == 0
+
+
+def test_restoring_twice_within_a_second_loses_nothing(cli: Cli) -> None:
+    assert cli("config", "set", "timeout", "5").returncode == 0
+    file = cli.home / "config.yaml"
+    for text in ("first: [\n", "second: [\n", "third: [\n"):
+        file.write_text(text)
+        code = "from hermes.config import _file; print(_file.restore()[1])"
+        ran = subprocess.run(
+            [sys.executable, "-c", FIXED + code], capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, ran
+    kept = sorted(one.read_text() for one in cli.home.glob("config.yaml.broken-*"))
+    assert kept == ["first: [\n", "second: [\n", "third: [\n"]
+    assert file.read_text() == "timeout: 5\n"
+    done = cli("config", "restore")  # it is the good one already
+    assert done.returncode == 0
+    assert len(list(cli.home.glob("config.yaml.broken-*"))) == 3
+
+
+FIXED = "import time; time.strftime = lambda *form: '20260101-000000'; "
+
+
+# --- what others wrote, on a terminal
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_nothing_of_a_file_reaches_the_terminal_as_a_command_to_it(cli: Cli, json: bool) -> None:
+    """Whatever a repository's own file, or one in home, holds in keys and values."""
+    evil = '"\\e]0;title\\a\\e[2J\\x9b31m\\u202e"'
+    (cli.cwd / ".hermes.yaml").write_text(f"{evil}: 1\n")
+    cli.home.mkdir(0o700)
+    texts = (f"sandbox: {evil}", f"{evil}: 1", f"docker: {{image: {evil}}}", f"workspace: {evil}",
+             f"docker: {{mounts: [{evil}]}}", f"ssh: {{hosts: {{{evil}: {{port: x}}}}}}", f"a: b: {evil}",
+             f"credentials: {{env: [{evil}], files: [{{path: {evil}}}]}}", f"timeout: {evil}")  # fmt: skip
+    extra = ("--json",) if json else ()
+    for text in (*texts, ""):
+        (cli.home / "config.yaml").write_text(text + "\n")
+        for command in (
+            *(
+                ("config", "check"),
+                ("config", "get", "sandbox"),
+                ("config", "get"),
+                ("config", "show", "--all"),
+            ),
+            *(("doctor",), ("backends",), ("credentials", "ls"), ("config", "migrate")),
+        ):
+            if command[0] != "config" and text != texts[2]:
+                continue  # they take longer
+            done = cli(*command, *extra)
+            both = (done.stdout + done.stderr).decode()
+            bad = sorted({sign for sign in both if not sign.isprintable()} - {"\n"})
+            assert bad == [], (text, command, both)
+        if text:
+            (cli.cwd / ".hermes.yaml").unlink(missing_ok=True)
+
+
+# --- secrets where they do not belong
+
+SECRET = "ghp_" + "aB3" * 12
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("A_TOKEN", "hush-hush"),
+        ("A_TOKEN=hush-hush",),
+        ("github_token", "hush-hush"),
+        ("github.token=hush-hush",),
+        ("docker.args", f"[-l, {SECRET}]"),
+        ("docker.image", SECRET),
+        ("timeout", SECRET),
+        (f"docker.image={SECRET}",),
+        ("vercel.api_url", "https://me:hush-hush@host.example"),
+        ("ssh.wake_command", f"curl -H 'X: {SECRET}'"),
+    ],
+)
+def test_a_secret_on_the_command_line_is_neither_kept_nor_shown(cli: Cli, args: tuple[str, ...]) -> None:
+    done = cli("config", "set", *args)
+    assert done.returncode == 125
+    assert b"hush" not in done.stdout + done.stderr and SECRET.encode() not in done.stdout + done.stderr
+    assert "secret" in said(done) and "nothing was written" in said(done)
+    assert "hermes config set" in said(done)
+    assert not (cli.home / "config.yaml").exists() and not (cli.home / ".env").exists()
+
+
+def test_a_declared_variable_goes_to_env_whatever_it_is_called(cli: Cli) -> None:
+    done = cli("config", "set", "MY_LOGIN", input=b"hush-hush\n")
+    assert done.returncode == 125
+    assert "declare it first, in credentials.env: hermes config set credentials.env '[MY_LOGIN]'" in said(
+        done
+    )
+    assert cli("config", "set", "credentials.env", "[MY_LOGIN, lower]").returncode == 0
+    for name in ("MY_LOGIN", "lower"):
+        done = cli("config", "set", name, input=b"hush-hush\n")
+        assert (done.returncode, f"{name} is set, in " in said(done)) == (0, True)
+        assert cli.out("config", "get", name, "--explain") == f"set   ({cli.home}/.env)\n"
+    assert cli.out("exec", "-q", "--sandbox", "local", "echo ${#MY_LOGIN} ${#lower}") == "9 9\n"
+    assert "hush" not in (cli.home / "config.yaml").read_text()
+    assert cli("config", "unset", "MY_LOGIN").returncode == 0
+    assert "MY_LOGIN" not in (cli.home / ".env").read_text()
+    done = cli("config", "set", "OTHER_TOKEN", input=b"hush-hush\n")
+    assert "this declares it: hermes config set credentials.env '[MY_LOGIN, lower, OTHER_TOKEN]'" in said(
+        done
+    )
+
+
+def test_a_wide_file_of_secrets_is_told(cli: Cli) -> None:
+    cli.home.mkdir(0o700)
+    (cli.home / ".env").write_text("A=1\n")
+    (cli.home / ".env").chmod(0o644)
+    done = cli("config", "set", "-q", "A_TOKEN", input=b"hush-hush\n")
+    assert "could be read by other users (mode 0644); it is 0600 now" in said(done)
+
+
+# --- small ones
+
+
+def test_what_ended_a_command_is_said_however_quiet(cli: Cli) -> None:
+    done = cli("exec", "-q", "--sandbox", "local", "--timeout", "0.3", "sleep 5")
+    assert done.returncode == 124
+    assert " s, its time limit." in said(done)
+
+
+def test_an_empty_name_is_no_name(cli: Cli) -> None:
+    done = cli("exec", "--sandbox", "local", "--name", "", "true")
+    assert done.returncode == 125
+    assert "cannot be a sandbox name" in said(done)
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [("run", "exec"), ("ps", "sandbox"), ("login", "setup"), ("exce", "exec"), ("fetch", None)],
+)
+def test_words_that_people_try_first(cli: Cli, word: str, near: str | None) -> None:
+    told = said(cli(word))
+    assert f"Did you mean '{near}'?" in told if near else "Did you mean" not in told
+
+
+def test_what_to_do_next_is_said(cli: Cli) -> None:
+    assert "hermes config set sandbox VALUE" in said(cli("config", "set", "sandbox"))
+    assert "A list of one is written [A_TOKEN]." in said(cli("config", "set", "credentials.env", "A_TOKEN"))
+    assert "[{name: value}]" in said(cli("config", "set", "credentials.files", "google.json"))
+    assert "hermes config set credentials.env '[NAME]'" in cli.out("credentials", "ls")
+    assert "timeout is not in" in said(cli("config", "set", "timeout", "none"))
+    assert not (cli.home / "config.yaml").exists()
+    assert "hermes setup" not in cli("doctor", "--sandbox", "nix").stdout.decode()

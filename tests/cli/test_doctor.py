@@ -67,6 +67,10 @@ def test_a_state_store_that_cannot_be_read(cli: Cli) -> None:
     assert done.returncode == 125
     assert b"state.db cannot be used: file is not a database; it was left as it is" in done.stdout
     assert b"\nspace: " in done.stdout  # the rest is said all the same
+    assert f"\n    mv {cli.home}/state/state.db {cli.home}/state/state.db.broken\n" in done.stdout.decode()
+    done = cli("doctor", "--sandbox", "local")
+    assert (done.returncode, done.stdout[:12]) == (0, b"local: works")
+    assert b"what auto stands for cannot be told" in cli("config", "get", "sandbox", "--explain").stdout
 
 
 def test_a_cloud_without_its_keys_is_no_fault_until_it_is_the_place(cli: Cli) -> None:

@@ -30,7 +30,9 @@ def commands(command: Any, path: str) -> list[tuple[str, str]]:
     if not hasattr(command, "list_commands"):
         return [(path, command.help or "")]
     names = command.list_commands(None)
-    return [one for name in names for one in commands(command.get_command(None, name), f"{path} {name}")]
+    return [(path, command.help or "")] + [
+        one for name in names for one in commands(command.get_command(None, name), f"{path} {name}")
+    ]
 
 
 def test_every_command_has_an_example_of_its_own() -> None:

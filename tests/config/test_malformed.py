@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -42,7 +43,8 @@ TEXTS: dict[str, tuple[bytes | str, str]] = {
     "an unknown key in a section": ("docker:\n  imgae: x\n", "Did you mean 'docker.image'?"),
     "an unknown key in a named section": ("ssh:\n  hosts:\n    b: {usr: x}\n", "mean 'ssh.hosts.b.user'"),
     "a key that is no text": ("1: x\n", ":1: the key 1 must be text"),
-    "an empty key": ("? \n: x\n", ": the key None must be text"),
+    "an empty key": ("? \n: x\n", ": the key null must be text. Write it as \"null\"."),
+    "a word that is a truth value as a key": ("true: x\n", ":1: the key true must be text. Write it as \"tr"),
     "a list as a key": ("? [a, b]\n: x\n", "must be text"),
     "a tab before a key": ("output:\n\tlimit: 1\n", ":2: not valid YAML"),
     "a tab after a key": ("output:\n  limit:\n\t  1\n", "config.yaml:"),
@@ -57,7 +59,14 @@ TEXTS: dict[str, tuple[bytes | str, str]] = {
     "an anchor that is not there": ("sandbox: *nothing\n", ":1: not valid YAML"),
     "aliases that stand for a thousand million values": (LAUGHS, "aliases"),
     "very deep nesting": (DEEP, "config.yaml"),
-    "many brackets": ("[" * 5000, "config.yaml"),
+    "many brackets": ("[" * 5000, ":1: more than 50 brackets in brackets"),
+    "many brackets in many lines": ("a: 1\nb:\n" + " [{a:\n" * 3000, ":28: more than 50 brackets"),
+    "many values": ("a: [" + "x," * 30_000 + "]\n", "more than 20000 lines and commas"),
+    "a NUL that is written as one": ('workspace: "a\\0b"\n', ":1: workspace: the text holds a NUL"),
+    "half of a pair": ('workspace: "\\ud800"\n', ":1: workspace: the text holds half of a surrogate pair"),
+    "half of a pair in a list": ('docker: {args: ["\\ud800"]}\n', ":1: docker.args: the text holds half"),
+    "half of a pair in a rule": ('approvals: {rules: [{id: "\\udfff"}]}\n', "approvals.rules: the text"),
+    "a NUL in a host's name": ('ssh: {hosts: {"a\\0b": {port: 1}}}\n', "the name holds a NUL character"),
     "10 MB": (b"# " + b"x" * (10 << 20), f"has {(10 << 20) + 2} bytes, more than {MAX_BYTES}"),
     "an open bracket": ("docker:\n  args: [a,\n", "not valid YAML"),
     "an open quote": ("sandbox: 'local\n", "not valid YAML"),
@@ -95,6 +104,22 @@ def test_a_text_that_is_wrong(file: Path, name: str) -> None:
         assert says in message
     assert file.read_bytes() == data
     assert sorted(path.name for path in file.parent.iterdir()) == ["config.yaml", "state"]
+
+
+@pytest.mark.parametrize(
+    "name", ["many brackets", "many brackets in many lines", "many values", "very deep nesting"]
+)
+def test_what_would_take_long_is_told_at_once(file: Path, name: str) -> None:
+    file.write_text(str(TEXTS[name][0]))
+    began = time.process_time()
+    one_error(load)
+    assert time.process_time() - began < 2
+
+
+def test_brackets_of_many_settings_do_not_add_up(file: Path) -> None:
+    many = "[" * 30
+    file.write_text(f"docker:\n  args: ['-l', 'a={many}']\nworkspace: '{many}'\n")
+    assert load().docker.args[0] == "-l"
 
 
 def test_there_are_forty() -> None:

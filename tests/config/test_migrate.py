@@ -93,6 +93,27 @@ def test_what_has_none_says_why(key: str, value: Any, why: str) -> None:
     assert why in step.why
 
 
+def test_what_is_their_own_elsewhere_is_told_with_its_reason() -> None:
+    theirs = {
+        "command_allowlist": ["recursive delete"],
+        "security": {"redact_secrets": True},
+        "approvals": {"mode": "smart"},
+        "model": {},
+        "terminal": {"modal_image": "a", "daytona_image": "b"},
+    }
+    steps = {step.theirs: step for step in plan(theirs, {})}
+    assert (steps["approvals.mode"].ours, steps["approvals.mode"].value) == ("approvals.mode", "ask")
+    assert (steps["terminal.modal_image"].ours, steps["terminal.daytona_image"].ours) == (
+        *("modal.image", "daytona.image"),
+    )
+    assert "approvals.allow" in steps["command_allowlist"].why
+    assert "credentials.redact" in steps["security.redact_secrets"].why
+    assert steps["model"].why == "has no meaning here"
+    theirs["security"] = {"redact_secrets": False}
+    (redact,) = (step for step in plan(theirs, {}) if step.theirs == "security.redact_secrets")
+    assert redact.ours == "" and "until you set credentials.redact to off" in redact.why
+
+
 def test_variables_count_where_the_file_says_nothing() -> None:
     variables = {"TERMINAL_ENV": "ssh", "TERMINAL_DOCKER_IMAGE": "x", "TERMINAL_SSH_HOST": "h", "TERM": "y"}
     found = {step.ours: step.value for step in plan({"terminal": {"backend": "docker"}}, variables)}
@@ -111,6 +132,7 @@ def test_first_a_rehearsal_then_a_copy_and_the_rest_stays(cli: Cli) -> None:
     assert "terminal.backend: becomes sandbox: docker" in shown
     assert "terminal.container_memory: stays behind: " in shown
     assert "this was a rehearsal" in shown
+    assert "SUDO_PASSWORD in .env: becomes HERMES_SUDO_PASSWORD" in shown
     assert "hush" not in shown
     assert path.read_text() == THEIRS
     assert cli("config", "migrate", "--apply").returncode == 0

@@ -39,11 +39,13 @@ def test_the_rest_of_the_file_stays(hermes_home: Path) -> None:
     path = hermes_home / ".env"
     path.write_text("# mine\nexport A_TOKEN = old  # why\nB=1\n\nA_TOKEN=older\n")
     path.chmod(0o644)
-    _secrets.write("A_TOKEN", "new")
+    where, told = _secrets.write("A_TOKEN", "new")
+    assert where == path
+    assert "could be read by other users (mode 0644); it is 0600 now" in told
     assert path.read_text() == "# mine\nA_TOKEN=new\nB=1\n\n"
     assert path.stat().st_mode & 0o777 == 0o600
     assert _secrets.names() == {"A_TOKEN": True, "B": False}
-    _secrets.write("A_TOKEN", None)
+    assert _secrets.write("A_TOKEN", None)[1] == ""
     assert path.read_text() == "# mine\nB=1\n\n"
 
 

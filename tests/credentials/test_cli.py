@@ -127,6 +127,17 @@ def test_pull_of_what_is_strange(cli: Cli, own: Path) -> None:
     assert "+ [redacted]: a int" in said and "\\x1b[2Jb: a int" in said and token not in said
 
 
+@pytest.mark.parametrize("content", ["", "\\n \\n"])
+def test_pull_of_nothing(cli: Cli, own: Path, content: str) -> None:
+    """What a program has just cut off, to write it anew, is no renewed token."""
+    before = (own / "credentials" / "token.json").read_bytes()
+    cli.out("exec", "-q", f"printf '{content}' >$HERMES_CREDENTIALS/token.json")
+    done = cli("credentials", "pull", "token.json", "--yes")
+    assert done.returncode == 125
+    assert b"is empty inside: no credential; nothing was changed" in done.stderr
+    assert (own / "credentials" / "token.json").read_bytes() == before
+
+
 def test_pull_of_what_is_not_declared(cli: Cli) -> None:
     cli("exec", "true")
     done = cli("credentials", "pull", "else.json")

@@ -6,9 +6,12 @@ import asyncio
 import base64
 import contextlib
 import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import hermes
@@ -73,6 +76,30 @@ async def test_what_was_cut_has_no_half_of_one(open_in: Open) -> None:
         assert tail.rpartition("]\n")[2] in ("[redacted]" + "z" * 490, "")
         assert result.text.endswith("[redacted]" + "z" * 490)
         assert result.redacted == 2
+
+
+def test_what_is_kept_and_listed_of_a_command_has_none(own: Path, cli: Cli) -> None:
+    """Who writes a value into a command finds it in no log, no list, no error and no grant."""
+    (own / "config.yaml").write_text(f"sandbox: local\ncredentials: {{env: [{TOKEN}]}}\n")
+    (own / "config.yaml").chmod(0o600)
+    said = [
+        cli(*args)
+        for args in (
+            ("exec", "--set", "approvals.mode=ask", f"rm -rf /tmp/{VALUE}"),
+            ("exec", "--json", "--set", "approvals.mode=ask", f"rm -rf /tmp/{VALUE}"),
+            ("exec", "--cwd", f"/nowhere/{VALUE}", "true"),
+            ("--debug", "exec", "--json", "--cwd", f"/nowhere/{VALUE}", "true"),
+            ("jobs", "start", f"sleep 60; : {VALUE}"),
+            ("jobs", "ls"),
+            ("jobs", "ls", "--json"),
+        )
+    ]
+    assert [one.returncode for one in said] == [121, 121, 125, 125, 0, 0, 0]
+    for one in said:
+        assert VALUE.encode() not in one.stdout + one.stderr, one
+    assert b"sleep 60; : [redacted]" in said[5].stdout
+    assert (own / "audit.jsonl").exists()
+    assert [one for one in own.rglob("*") if one.is_file() and VALUE.encode() in one.read_bytes()] == []
 
 
 async def test_jobs_have_none(open_in: Open) -> None:
@@ -178,3 +205,33 @@ async def test_nothing_that_a_terminal_held_back_is_lost(open_in: Open) -> None:
     with pytest.raises(TimeoutError):
         await pty.read(0.3)
     await pty.close()
+
+
+def test_what_was_written_with_a_value_that_was_renewed_since(
+    cli: Cli, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By clients that have never seen it, in the output of a job and in the audit log."""
+    keep(own / "config.yaml", f"sandbox: local\ncredentials: {{env: [{TOKEN}]}}\n")
+    keep(own / "credentials" / "token", "first-content-of-a-file")
+    job = cli.out("jobs", "start", f"echo ${TOKEN}; cat $HERMES_CREDENTIALS/token").strip()
+    cli.out("jobs", "logs", job)
+    for value in ("renewed-value-0123", "renewed-value-4567"):
+        monkeypatch.setenv(TOKEN, value)
+        keep(own / "credentials" / "token", f"content of {value}")
+        out = cli.out("exec", "-q", f"echo {VALUE} first-content-of-a-file")
+        assert out == "[redacted] [redacted]\n"
+        out = cli.out("jobs", "logs", job)
+        assert VALUE not in out and "first-content" not in out and out.count("[redacted]") == 2
+    assert not [one for one in own.rglob("*") if one.is_file() and VALUE.encode() in one.read_bytes()]
+
+
+async def test_leaving_tells_of_credentials_that_stay_on_a_disk(open_in: Open, own: Path) -> None:
+    await asyncio.to_thread(keep, own / "credentials" / "a", "s3cr3t-of-a-file")
+    box = await open_in("local", name="stays")
+    place = box._the_place()
+    place.spec = msgspec.structs.replace(place.spec, persistent=True)
+    assert box._supply is not None
+    os.kill(int(str(box._channel.guest["pid"])), signal.SIGKILL)
+    with pytest.warns(UserWarning, match="credentials on the disk of 'stays' could not be removed") as told:
+        await box.close()
+    assert "s3cr3t" not in "".join(str(one.message) for one in told)

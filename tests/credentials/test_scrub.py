@@ -8,6 +8,7 @@ import random
 import re
 import time
 import urllib.parse
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from hermes.config import Secret
 from hermes.credentials._declared import Content, Piece
+from hermes.credentials.former import FILE, Former, learn
 from hermes.credentials.scrub import MARK, Scrub, values_of
 
 VALUE = b"s3cr3t/of+the=sandbox?&%"
@@ -127,7 +129,10 @@ def test_what_is_no_secret_passes_exactly(text: bytes, sizes: list[int]) -> None
 
 @given(
     st.lists(
-        st.sampled_from([VALUE, VALUE[:9], b"\n", b"\x1b[0m", b"\x1b", b"sk-", b"a", b"s3"]), max_size=12
+        st.sampled_from(
+            [VALUE, VALUE[:9], b"\n", b"\x1b[0m", b"\x1b", b"\x1b]0;", b"\x07", b"\x1bP", b"sk-", b"a", b"s3"]
+        ),
+        max_size=12,
     ),
     st.data(),
 )
@@ -138,6 +143,51 @@ def test_no_cut_lets_one_through(parts: list[bytes], data: st.DataObject) -> Non
     out = b"".join(in_pieces(text, sizes))
     bare = re.sub(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\^_])|[\r\n]", b"", out)
     assert VALUE not in bare
+    assert VALUE not in re.sub(rb"[\r\n]", b"", out)
+
+
+CARRIED = {
+    "title": b"\x1b]0;%s\x07",
+    "title, other end": b"\x1b]2;the title: %s\x1b\\",
+    "link": b"\x1b]8;;https://a.example/?k=%s\x1b\\here\x1b]8;;\x1b\\",
+    "clipboard": b"\x1b]52;c;%s\x07",
+    "device": b"\x1bP+q;%s\x1b\\",
+    "program": b"\x1b_G;%s\x1b\\",
+    "private": b"\x1b^;%s\x1b\\",
+    "start": b"\x1bX;%s\x1b\\",
+    "charset": b"\x1b%s",
+    "colour": b"\x1b[%s",
+    "long title": b"\x1b]0;" + b"x." * 2500 + b"%s\x07",
+    "title without an end": b"\x1b]0;%s",
+    "title in a value": VALUE[:12] + b"\x1b]0;%s\x07" + VALUE[12:],
+}
+
+
+# Some begin like what follows an escape in codes.
+ODD = [b"123456789;123m456", b"Lead1ng-letter"]
+HIDDEN = [VALUE, base64.b64encode(VALUE), *ODD, TOKENS["github"].encode(), TOKENS["jwt"].encode()]
+
+
+@pytest.mark.parametrize("code", CARRIED.values(), ids=CARRIED.keys())
+@pytest.mark.parametrize("secret", HIDDEN)
+def test_what_a_code_for_the_terminal_carries(code: bytes, secret: bytes) -> None:
+    """The text of a title or a link is as readable to a model as any other."""
+    scrub = Scrub([VALUE, *ODD], shapes=True)
+    text = b"before " + code.replace(b"%s", secret) + b" after"
+    out, count = scrub.whole(text)
+    assert secret not in out and MARK in out and count >= 1
+    assert out.startswith(b"before ") and out.endswith(b" after")
+    for at in range(1, len(text), 1 if len(text) < 1000 else 7):
+        assert secret not in b"".join(in_pieces(text, [at], scrub)), at
+    assert secret not in b"".join(in_pieces(text, [1] * len(text), scrub))
+
+
+def test_codes_that_carry_nothing_secret_stay() -> None:
+    text = (
+        b"\x1b]8;;https://a.example\x1b\\here\x1b]8;;\x1b\\ \x1b[1mbold\x1b[0m \x1b]0;title\x07\x1bPq\x1b\\"
+    )
+    for size in (1, 2, 3, 50):
+        assert b"".join(in_pieces(text, [size] * 100)) == text
 
 
 def test_nothing_waits_longer_than_a_piece() -> None:
@@ -270,3 +320,48 @@ def test_a_very_long_value_is_found_whole_and_by_its_parts() -> None:
 def test_so_many_values_are_looked_for() -> None:
     data = b"\n".join(random.Random(n).randbytes(16).hex().encode() for n in range(12_000))
     assert len(values_of(Content({}, {"a": Piece(data, "a")}))) == 10_000
+
+
+# --- values that were renewed before this client began
+
+
+def former(home: Path, *values: bytes) -> Former:
+    """What a client knows that begins when the last of the values is the one that holds."""
+    for value in values:
+        found = learn(home, {"$A_TOKEN": {value}})
+    return found
+
+
+OLD = [b"0ld-s3cret-number-%d/+=" % n for n in range(6)]
+
+
+def test_renewed_values_are_known_without_being_kept(tmp_path: Path) -> None:
+    scrub = Scrub([OLD[5]], shapes=False, former=former(tmp_path, *OLD))
+    kept = tmp_path / "state" / FILE
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert not any(one[3:] in kept.read_bytes() for one in OLD)
+    for one in OLD[2:]:  # the last four, with the one that holds
+        for text in (one, b"a " + one + b"\nb", b"TOKEN=" + one + b";", b"\x1b[1m" + one + b"\x1b[0m"):
+            out, count = scrub.whole(text)
+            assert one not in out and MARK in out and count == 1
+            for at in range(1, len(text)):
+                assert one not in b"".join(in_pieces(text, [at], scrub)), at
+    assert scrub.whole(OLD[0]) == (OLD[0], 0)
+    assert not former(tmp_path / "other", OLD[0], OLD[0])
+
+
+def test_what_only_begins_like_a_renewed_value_does_not_wait(tmp_path: Path) -> None:
+    scrub = Scrub([], shapes=False, former=former(tmp_path, *OLD[:2]))
+    pieces = in_pieces(b"a line that has 0l and ends\nanother with 0ldies\n", [28], scrub)
+    assert pieces[0] == b"a line that has 0l and ends\n"
+    assert b"".join(pieces) == b"a line that has 0l and ends\nanother with 0ldies\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"key": "x", "names": {}}', '{"key": "00", "names": {"a": 1}}']
+)
+def test_notes_that_make_no_sense_are_begun_anew(tmp_path: Path, text: str) -> None:
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state" / FILE).write_text(text)
+    assert not former(tmp_path, OLD[0])
+    assert former(tmp_path, OLD[1])

@@ -290,3 +290,31 @@ async def test_approval_is_asked_for_a_push(project: Path) -> None:
         with pytest.raises(Refused):
             await box.workspace.push()
         assert await box.files.read("README.md") == b"hello\n"
+
+
+@pytest.mark.parametrize("box", ["local-copy"], indirect=True)
+async def test_files_with_holes_are_not_read_for_hours(box: Sandbox, project: Path) -> None:
+    """On either side: what is larger than can be compared is told, and the rest is compared all the same."""
+
+    def holes(path: Path) -> None:
+        with open(path, "wb") as file:
+            file.truncate(4 << 40)
+
+    await box.run("truncate -s 4T README.md; truncate -s 4T new; truncate -s 4T both; echo x >>src/main.py")
+    await here(holes, project / "both")
+    await here(holes, project / "own")
+    async with asyncio.timeout(20):
+        found = await box.workspace.status()
+        assert ("changed", "README.md") in short(found.inside)
+        assert ("changed", "src/main.py") in short(found.inside)
+        outcome = await box.workspace.pull()
+        texts = [text async for _, text in box.workspace.diffs("src", "README.md")]
+    assert short(outcome.done) == [("changed", "src/main.py")]
+    told = {**notes(outcome.failed), **notes(outcome.held), **notes(outcome.conflicts)}
+    assert "too large to be compared" in told["README.md"]
+    assert "too large to be compared" in told["new"]
+    assert any("main.py" in text for text in texts) or outcome.done
+    async with asyncio.timeout(20):
+        await box.workspace.push()
+        async with Sandbox("local-copy", workspace=str(project), approval="off") as other:
+            assert not await other.files.exists("own")

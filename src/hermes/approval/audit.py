@@ -75,7 +75,7 @@ class AuditLog:
             "backend": request.backend,
             "host": request.host,
             "sandbox": self._sandbox,
-            "cwd": request.cwd,
+            "cwd": None if request.cwd is None else redact(request.cwd, secrets),
             "kind": request.kind,
             "text": _short(redact(request.text, secrets)),
             "programs": [

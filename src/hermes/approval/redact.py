@@ -6,7 +6,8 @@ import functools
 import re
 from collections.abc import Mapping
 
-from hermes.credentials.shapes import known
+from hermes.credentials._declared import hide
+from hermes.credentials.shapes import known, userinfo
 
 __all__ = ["MARK", "found_in", "plain", "redact", "secrets_in"]
 
@@ -35,7 +36,7 @@ def _patterns() -> tuple[re.Pattern[str], ...]:
         ),
         re.compile(rf"(?i)(\bbearer\s+){_VALUE}"),
         # scheme://user:password@host
-        re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"']{0,100}:)[^\s/@\"']+(?=@)"),
+        userinfo(),
         # curl -u user:password, mysql -ppassword, sshpass -p password
         re.compile(r"((?:^|\s)(?:-u|--user|--proxy-user)[\s=]+[\"']?[^\s:\"']{1,100}:)[^\s\"']+"),
         re.compile(r"(\bmysql\w*\b[^|;&\n]{0,200}?\s-p)[^\s\"']+"),
@@ -90,13 +91,13 @@ def found_in(text: str) -> frozenset[str]:
 
 
 def redact(text: str, values: tuple[str, ...] = ()) -> str:
-    """Return a text with what looks like a secret, and the given values, replaced.
+    """Return a text with what looks like a secret, what is declared as one, and the given values, replaced.
 
     It errs on the side of taking out too much; what does not look like one stays.
     """
     for value in values:
         text = text.replace(value, MARK)
-    text = known().sub(MARK, text)
+    text = known().sub(MARK, hide(text))
     for pattern in _patterns():
         text = pattern.sub(lambda found: found[1] + MARK, text)
     return text

@@ -15,7 +15,7 @@ from hermes.errors import BackendError, ConfigError
 
 __all__ = [
     *("checked_workspace", "make_own"),
-    *("reaches_host", "remove_trees", "check_nesting", "unchanged"),
+    *("reaches_host", "remove_trees", "check_nesting", "unchanged", "lost_files"),
 ]
 
 SOCKETS = (
@@ -66,6 +66,11 @@ def reaches_host(path: str, *, read_only: bool = False) -> str | None:
     if _contains(real, [user, "/root", "/home", "/Users"]) or os.path.dirname(real) in ("/home", "/Users"):
         return "it is, or contains, a home directory"
     return None
+
+
+def lost_files(base: str | Path) -> str:
+    """Say what is lost where a sandbox's own directory is not there any more, empty where it is. Blocks."""
+    return "" if os.path.isdir(base) else f"its files are lost: its directory, {base}, was removed"
 
 
 def unchanged(sources: Iterable[str]) -> None:

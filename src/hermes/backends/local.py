@@ -106,6 +106,13 @@ class LocalBackend(Backend):
         self._dirs, self._workspace = GuestDirs(run_dir, state_dir), workspace
         return "running" if await self._alive(self._dirs) else "gone"
 
+    async def lost(self) -> str:
+        if self.spec.workspace != "private" or not self._workspace:
+            return ""
+        from ._workspace import lost_files
+
+        return await asyncio.to_thread(lost_files, self._workspace)
+
     async def _alive(self, dirs: GuestDirs) -> bool:
         try:
             sock = await asyncio.to_thread(connect_guest, dirs.run_dir, SOCKET, os.geteuid())

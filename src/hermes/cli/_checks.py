@@ -267,7 +267,12 @@ def _leftovers() -> Iterator[Check]:
         records = Store().all(problems)
     except HermesError as error:
         said, file = f"{error.message}. {error.hint or ''}".strip(), home() / "state" / "state.db"
-        remedy = f"sqlite3 {shlex.quote(str(file))} .recover" if "malformed" in error.message else ""
+        path = shlex.quote(str(file))
+        remedy = ""
+        if "malformed" in error.message:
+            remedy = f"sqlite3 {path} .recover"
+        elif "not a database" in error.message:
+            remedy = f"mv {path} {path}.broken"
         yield Check(name="state", level="error", message=said, remedy=remedy)
         return
     for problem in problems:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from hermes.config import _file, home, make_private
-from hermes.config._load import problems, sources
+from hermes.config._load import Sources, problems, sources
 from hermes.config._source import decoded, parse, read_bytes
 from hermes.errors import ConfigError, HermesError
 
-from ._report import FAILED, clean, say
+from ._report import FAILED, clean, put, say
 from ._text import print_json
 
 EDITORS = ("nano", "vi")
@@ -120,11 +120,11 @@ def check(*, json: bool) -> int:
         print_json({"ok": not errors, "errors": errors, "warnings": warnings})
     else:
         for one in errors:
-            print(f"error: {one['message']}" + (f"\n       {one['hint']}" if one["hint"] else ""))
+            put(f"error: {one['message']}" + (f"\n       {one['hint']}" if one["hint"] else ""))
         for text in warnings:
-            print(f"warning: {text}")
+            put(f"warning: {text}")
         if not errors:
-            print(f"{where} is right." if (where := _file.path()).exists() else f"{where} does not exist.")
+            put(f"{where} is right." if (where := _file.path()).exists() else f"{where} does not exist.")
     return FAILED if errors else 0
 
 
@@ -136,17 +136,9 @@ def _checked() -> tuple[list[dict[str, Any]], list[str]]:
         data = read_bytes(where)
         parsed, lines = parse(where, decoded(where, data)) if data is not None else ({}, {})
         errors += problems(parsed, lambda at: f"{where}:{lines[at]}" if at in lines else str(where))
-        place = parsed.get("sandbox")
-        if isinstance(place, str):
-            from .config import _known_place
-
-            try:
-                _known_place(place)
-            except ConfigError as error:
-                error.message = f"{where}:{lines[('sandbox',)]}: sandbox: {error.message.partition(';')[0]}"
-                errors.append(error)
         if not errors:
             found = sources()
+            errors += _together(found)
             if found.foreign:
                 warnings.append(
                     f"these are hermes-agent's and do nothing here: {', '.join(found.foreign)}. "
@@ -161,6 +153,16 @@ def _checked() -> tuple[list[dict[str, Any]], list[str]]:
         errors.append(error)
     warnings += _loose()
     return [{"message": one.message, "hint": one.hint} for one in errors], warnings
+
+
+def _together(found: Sources) -> list[ConfigError]:
+    """Return what makes no sense of all that is said: in the environment, and by the project's file."""
+    from hermes.sense import wrong
+
+    said = wrong(found.merged())
+    for error in said:
+        error.message = f"{found.origin(error.context['key'])}: {error.message}"
+    return said
 
 
 def _loose() -> list[str]:
@@ -191,7 +193,7 @@ def trust(*, yes: bool, revoke: bool) -> int:
         say(f"all that {path} says counts already.")
         return 0
     data = _project.said(path)
-    print(f"{path} asks for what a file of somebody else's may not say by itself:")
+    put(f"{path} asks for what a file of somebody else's may not say by itself:")
     for key in keys:
         value: Any = data
         for part in key.split("."):

@@ -14,7 +14,7 @@ from hermes.config import _file, _migrate, _secrets, home
 from hermes.config._source import read_bytes, read_yaml
 from hermes.errors import ConfigError
 
-from ._report import clean, say
+from ._report import clean, put, say
 from ._text import print_json
 
 SUDO = "SUDO_PASSWORD"
@@ -92,23 +92,24 @@ def _value(data: dict[str, Any], key: str) -> Any:
 def _show(
     file: Path, todo: list[_migrate.Step], done: list[_migrate.Step], left: list[_migrate.Step], sudo: bool
 ) -> None:
-    print(f"From {file}:")
+    put(f"From {file}:")
+    from hermes.approval.redact import redact
+    from hermes.credentials.shapes import known
+
     for step in todo:
         value = step.value if isinstance(step.value, str) else str(step.value)
-        _line(f"{step.theirs}: becomes {step.ours}: {value}")
+        _line(f"{step.theirs}: becomes {step.ours}: {redact(value)}")
     if sudo:
         _line(f"{SUDO} in .env: becomes HERMES_SUDO_PASSWORD")
     for step in done:
         _line(f"{step.theirs}: {step.ours} is set already, and stays")
     for step in left:
-        _line(f"{step.theirs}: stays behind: {step.why}")
+        _line(f"{step.theirs}: stays behind: {known().sub('[secret]', step.why)}")
 
 
 def _line(text: str) -> None:
-    from hermes.approval.redact import redact
-
     width = shutil.get_terminal_size().columns - 1 if sys.stdout.isatty() else 0
-    text = clean(redact(text))
+    text = clean(text)
     wrapped = (
         textwrap.fill(text, width, initial_indent="  ", subsequent_indent="      ") if width > 20 else ""
     )
@@ -118,11 +119,15 @@ def _line(text: str) -> None:
 def _write(todo: list[_migrate.Step], sudo: str | None) -> str | None:
     """Write settings and password; return where the file is kept as it was."""
     kept: Path | None = None
-    before = read_bytes(_file.path())
-    if before is not None and todo:
-        kept = home() / f"config.yaml.before-migrate-{time.strftime('%Y%m%d-%H%M%S')}"
-        _file.replace(kept, before, private=True)
+    with _file.locked():
+        before = read_bytes(_file.path())
+        if before is not None and todo:
+            name = f"config.yaml.before-migrate-{time.strftime('%Y%m%d-%H%M%S')}"
+            kept = _file.free_name(home() / name)
+            _file.replace(kept, before, private=True)
     _file.change([(step.ours.split("."), step.value) for step in todo])
     if sudo is not None:
-        _secrets.write("HERMES_SUDO_PASSWORD", sudo)
+        _, told = _secrets.write("HERMES_SUDO_PASSWORD", sudo)
+        if told:
+            say(f"warning: {told}.")
     return str(kept) if kept is not None else None

@@ -28,9 +28,9 @@ def new_app(**options: Any) -> typer.Typer:
     return typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, **options)
 
 
-def new_group(help: str) -> typer.Typer:
+def new_group(help: str, example: str) -> typer.Typer:
     """Return an app for a group of commands, which shows its help when none of them is given."""
-    group = new_app(cls=Group, help=help, invoke_without_command=True)
+    group = new_app(cls=Group, help=f"{help}\n\nExample: {example}", invoke_without_command=True)
 
     @group.callback()
     def show(ctx: typer.Context) -> None:

@@ -160,8 +160,9 @@ def explanation(request: Request, decision: Decision, width: int, *, lasting: bo
 def described(grant: Grant, request: Request, decision: Decision, width: int) -> list[str]:
     """Return a grant in words: exactly what it covers."""
     until = time.strftime("%Y-%m-%d", time.localtime(grant.expires))
-    before = len(grant.what) - len(request.text)  # the variables that are set for it
-    marked = [(start + before, end + before) for start, end in spans(decision)]
+    before = len(variables(request))
+    found = spans(decision) if grant.what[before:] == request.text else []  # a secret is not kept in it
+    marked = [(start + before, end + before) for start, end in found]
     lines = underlined(grant.what, width=width, indent=" " * 11)
     if len(lines) > 2 * MOST:  # what it is about is among what is left
         lines = underlined(grant.what, marked, width=width, indent=" " * 11, most=2 * MOST)

@@ -28,10 +28,16 @@ def _escaped(c: str) -> str:
     return c.encode("unicode_escape").decode("ascii")
 
 
+def put(text: str) -> None:
+    """Print what was asked for on stdout, whoever wrote the text that it is made of."""
+    print(clean(text, keep="\n"))
+
+
 def say(text: str) -> None:
     """Print one message on stderr. A stderr that cannot be written is no reason to fail."""
     global changing
     try:
+        text = _hidden(text)
         over = "\r\x1b[K" if changing else ""
         sys.stderr.write(
             over + (_fitting(f"hermes: {clean(text, keep=chr(10))}\n") if text.strip() else "\n")
@@ -40,6 +46,12 @@ def say(text: str) -> None:
         changing = False
     except (OSError, ValueError, UnicodeError):
         pass
+
+
+def _hidden(text: str) -> str:
+    """Return a text without the secrets that are declared; nobody has read one without that module."""
+    known = sys.modules.get("hermes.credentials._declared")
+    return str(known.hide(text)) if known is not None else text
 
 
 def _fitting(text: str) -> str:
@@ -65,7 +77,7 @@ def report(error: BaseException, *, debug: bool) -> None:
     if debug:
         import traceback
 
-        sys.stderr.write("".join(traceback.format_exception(error)))
+        sys.stderr.write(clean(_hidden("".join(traceback.format_exception(error))), keep="\n"))
     if isinstance(error, HermesError):
         say(f"error: {error.message}")
         if error.hint:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ._report import clean, confirmed, say
+from ._report import clean, confirmed, put, say
 from ._text import plural, print_json, size
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Taking:
             verb = f"To be {self._done}:" if self._dry_run else f"{self._done.capitalize()}:"
             self._show(found, verb, None)
             if not found.done:
-                print(f"Nothing {'is to be' if self._dry_run else 'was'} {self._done}.")
+                put(f"Nothing {'is to be' if self._dry_run else 'was'} {self._done}.")
         else:
             _section("Could not be written:", found.failed)
         if not self._dry_run and found.done:
@@ -73,7 +73,7 @@ class Taking:
 
 def _section(title: str, changes: Sequence[Change], most: int | None = None) -> None:
     if changes:
-        print(title)
+        put(title)
         lines(changes, most)
 
 

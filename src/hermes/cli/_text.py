@@ -94,5 +94,11 @@ def print_json(value: object) -> None:
     import json
 
     text = json.dumps(value, ensure_ascii=False)
+    if (
+        not text.isprintable()
+    ):  # what is left of that stands in strings, where a terminal may take it for codes
+        text = "".join(
+            c if c.isprintable() or "\ud800" <= c <= "\udfff" else json.dumps(c)[1:-1] for c in text
+        )
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "replace") + b"\n")

@@ -150,7 +150,14 @@ def _setting(need: _catalog.Need, config: Config) -> Any:
         now = ""
     question = need.question + (" (Enter: the usual)" if now == "" else "")
     while True:
-        text = str(typer.prompt(question, default=now, show_default=now != "", err=True)).strip()
+        text = str(
+            typer.prompt(
+                question,
+                default=clean(now) if isinstance(now, str) else now,
+                show_default=now != "",
+                err=True,
+            )
+        ).strip()
         if not text:
             return None
         try:

@@ -20,7 +20,7 @@ from ._report import clean, say
 from ._show import MOST, others, program_lines, spans, underlined, why
 from ._text import print_json
 
-app = options.new_group("Say what is asked, what was granted and what was answered.")
+app = options.new_group("Say what is asked, what was granted and what was answered.", "hermes approvals ls")
 
 Directory = Annotated[
     str | None, typer.Option("--cwd", metavar="DIR", help="Where it would run. Default: here.")

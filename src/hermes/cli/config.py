@@ -10,14 +10,14 @@ import typer
 from hermes.config import home
 from hermes.config._load import Sources, sources
 from hermes.config._schema import NOT_SETTINGS
-from hermes.errors import ConfigError
+from hermes.errors import ConfigError, HermesError
 
 from . import _options as options
 from ._place import LOCAL_MEANS
-from ._report import say
+from ._report import clean, put, say
 from ._text import print_json, table
 
-app = options.new_group("Read, write and check settings.")
+app = options.new_group("Read, write and check settings.", "hermes config set sandbox docker")
 
 
 def _names(incomplete: str) -> list[str]:
@@ -62,7 +62,7 @@ def show(
     lines = [[row["key"], _shown(row["value"]), row["from"]] for row in rows]
     print(table(["KEY", "VALUE", "FROM"], lines, path=True))
     if kept:
-        print(f"\n{home() / '.env'} sets, and shows to nobody: {', '.join(sorted(kept))}")
+        put(f"\n{home() / '.env'} sets, and shows to nobody: {', '.join(sorted(kept))}")
     return 0
 
 
@@ -93,14 +93,16 @@ def get(
         text = _shown(value)
         if explain:
             text += f"   ({_where(found, name)})"
-        print(text if name == key else f"{name}: {text}")
+        put(text if name == key else f"{name}: {text}")
     return 0
 
 
 def _is_secret(key: str) -> bool:
     from hermes.config import _secrets
 
-    return key in _secrets.KNOWN or (key.isupper() and _secrets.secret_name(key) is not None)
+    if key in _secrets.KNOWN or key in _secrets.declared():
+        return True
+    return key.isupper() and _secrets.secret_name(key) is not None
 
 
 def _in_keyring(name: str) -> bool:
@@ -130,7 +132,7 @@ def _get_secret(key: str, *, explain: bool, json: bool) -> int:
     if json:
         print_json({"set": where is not None, "from": where})
     else:
-        print(("set" if where else "not set") + (f"   ({where})" if explain and where else ""))
+        put(("set" if where else "not set") + (f"   ({where})" if explain and where else ""))
     return 0
 
 
@@ -183,7 +185,10 @@ def _where(found: Sources, key: str) -> str:
     if key == "sandbox" and found.settled().sandbox in (None, "auto"):
         from hermes.state import Store
 
-        pinned = Store().pinned()
+        try:
+            pinned = Store().pinned()
+        except HermesError as error:
+            return f"{where}; what auto stands for cannot be told: {error.message}"
         where += f"; auto stands for {pinned}" if pinned else "; auto is settled at the first use"
     return where
 
@@ -208,24 +213,64 @@ def set_(
     """
     from hermes.config import _file, _keys, _secrets
 
+    key, value = _parted(key, value)
     name = _secrets.secret_name(key)
     if name is not None:
         return _set_secret(name, value, quiet=quiet)
     text = _from_stdin() if stdin else value
     if text is None:
         raise ConfigError(
-            f"{key}: no value was given; nothing was changed", hint="hermes config set KEY VALUE"
+            f"{key}: no value was given; nothing was changed", hint=f"hermes config set {key} VALUE"
         )
     keys, _ = _split(key)
+    _check_harmless(key, text)
     settled = _keys.value_of(key, text)
-    if key == "sandbox" and settled is not None:
-        _known_place(str(settled))
+    if settled is None and not _is_set(keys):
+        if not quiet:
+            say(f"{key} is not in {_file.path()}")
+        return 0
+    _check_sense(keys, settled)
     path = _file.change([(keys, settled)])
     if not quiet:
         shown = _shown(settled) if not isinstance(settled, dict) else "set"
         say(f"{key} is now {shown}, in {path}" if settled is not None else f"{key} was removed from {path}")
         _warn(key, settled)
     return 0
+
+
+def _parted(key: str, value: str | None) -> tuple[str, str | None]:
+    """Return name and value of what may be written as one word; of what is likely a secret, its variable."""
+    from hermes.config import _keys, _secrets
+
+    name, given, text = key.partition("=")
+    if not given:
+        if value not in (None, "-") and (variable := _secrets.like_a_secret(key)) and not _keys.known(key):
+            return variable, value
+        return key, value
+    variable = _secrets.like_a_secret(name)
+    if variable is not None or _holds_secret(text):
+        return variable or "A_TOKEN", text
+    raise ConfigError(
+        "a name and its value are two words; nothing was changed", hint=f"hermes config set {name[:80]} VALUE"
+    )
+
+
+def _holds_secret(text: str) -> bool:
+    from hermes.credentials.shapes import known, userinfo
+
+    return known().search(text) is not None or userinfo().search(text) is not None
+
+
+def _check_harmless(key: str, text: str) -> None:
+    """Refuse a value that is, or holds, what looks like a secret."""
+    if _holds_secret(text):
+        raise ConfigError(
+            f"the value for {key} has what looks like a secret, for which config.yaml is no place; nothing "
+            "was written",
+            hint="Keep it in .env, 'hermes config set A_TOKEN' asks for it, and let sandboxes have it: "
+            "hermes config set credentials.env '[A_TOKEN]'. If it was the real one, change it: your shell's "
+            "history has it.",
+        )
 
 
 def _split(key: str) -> tuple[list[str], Any]:
@@ -240,26 +285,26 @@ def _split(key: str) -> tuple[list[str], Any]:
         raise
 
 
-def _known_place(place: str) -> None:
-    """Refuse a name that no place has."""
-    from hermes import backends, survey
-    from hermes.config import _keys
+def _is_set(keys: list[str]) -> bool:
+    from hermes.config import _file
 
-    name = backends.canonical(place).partition(":")[0]
-    if name == "auto":
-        return
-    try:
-        backends.load(backends.split(place)[0])
-    except ConfigError as error:
-        if error.code != "backend_unknown":
-            raise
-        known = [*survey.places(), "auto"]
-        near = _keys.nearest(name, known)
-        raise ConfigError(
-            f"there is no backend '{name[:80]}'; nothing was changed",
-            code=error.code,
-            hint=f"Did you mean '{near}'?" if near else f"There are: {', '.join(known)}.",
-        ) from None
+    data: Any = _file.data()
+    for part in keys:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data is not None
+
+
+def _check_sense(keys: list[str], value: Any) -> None:
+    """Refuse a value that would be refused wherever it is used, whatever else is set."""
+    from hermes import sense
+    from hermes.config._load import understood
+
+    for part in reversed(keys):
+        value = {part: value}
+    values, _ = understood(value, lambda at: "")
+    for error in sense.wrong(values):
+        error.message += "; nothing was changed"
+        raise error
 
 
 def _warn(key: str, value: Any) -> None:
@@ -275,6 +320,11 @@ def _warn(key: str, value: Any) -> None:
         say(f"warning: {origin} wins over it.")
     place = config.sandbox
     if place in (None, "auto") or section not in ("sandbox", str(place).partition(":")[0]):
+        from hermes import sense
+
+        for one in sense.wrong(found_in.merged()):
+            if one.context["key"].partition(".")[0] == section:
+                say(f"warning: it does not go together with what else is set: {one.message}.")
         return
     assert place is not None
     if section == "sandbox" and place == "local":
@@ -317,9 +367,16 @@ def _set_secret(name: str, value: str | None, *, quiet: bool) -> int:
         keep(name, text)
         path = "the keyring"
     else:
-        path = str(_secrets.write(name, text))
+        file, told = _secrets.write(name, text)
+        path = str(file)
+        if told:
+            say(f"warning: {told}.")
     if not quiet:
         say(f"{name} is set, in {path}")
+        known = _secrets.declared()
+        if name not in (*known, *_secrets.KNOWN.values(), _secrets.PASSWORD):
+            every = ", ".join([*known, name])
+            say(f"no sandbox has it; this declares it: hermes config set credentials.env '[{every}]'")
     return 0
 
 
@@ -332,10 +389,11 @@ def unset(key: Key, quiet: options.Quiet = False, debug: options.Debug = False) 
     from hermes.config import _file, _secrets
 
     name = _secrets.secret_name(key)
+    told = ""
     if name is not None:
         there, path = name in _secrets.names(), str(home() / ".env")
         if there:
-            _secrets.write(name, None)
+            _, told = _secrets.write(name, None)
         elif _in_keyring(name):
             from hermes.credentials._keyring import keep
 
@@ -343,11 +401,10 @@ def unset(key: Key, quiet: options.Quiet = False, debug: options.Debug = False) 
             there, path = True, "the keyring"
     else:
         keys, _ = _split(key)
-        data: Any = _file.data()
-        for part in keys:
-            data = data.get(part) if isinstance(data, dict) else None
-        there = data is not None
+        there = _is_set(keys)
         path = str(_file.change([(keys, None)]) if there else _file.path())
+    if told:
+        say(f"warning: {told}.")
     if not quiet:
         say(f"{name or key} was removed from {path}" if there else f"{name or key} is not in {path}")
     return 0
@@ -447,7 +504,7 @@ def path(json: options.Json = False, debug: options.Debug = False) -> int:
     if json:
         print_json(found)
     else:
-        print("\n".join(f"{name:6}  {where}" for name, where in found.items()))
+        put("\n".join(f"{name:6}  {clean(where)}" for name, where in found.items()))
     return 0
 
 

@@ -18,7 +18,7 @@ from ._text import print_json
 if TYPE_CHECKING:
     from hermes.credentials._declared import Content
 
-app = options.new_group("See what sandboxes may know, and prove it.")
+app = options.new_group("See what sandboxes may know, and prove it.", "hermes credentials ls")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A file, as 'hermes credentials ls' names it.")]
 From = Annotated[
@@ -54,6 +54,7 @@ def ls(json: options.Json = False, debug: options.Debug = False) -> int:
         print(clean(f"missing: {what}"))
     if not rows and not content.absent:
         print("Nothing is declared: sandboxes know nothing of this machine's secrets.")
+        print("This declares a variable: hermes config set credentials.env '[NAME]'")
     for name in strange:
         print(clean(f"not declared, and looks like one: {name}"))
     for place in places:
@@ -112,10 +113,12 @@ def check(
     Example: hermes credentials check --sandbox docker
     """
 
+    chosen = choose(sandbox, name=name, settings=settings)
+
     async def work() -> int:
         from hermes.credentials.proof import prove
 
-        async with opened(choose(sandbox, name=name, settings=settings), approval="off") as box:
+        async with opened(chosen, approval="off") as box:
             found = await prove(box)
             where = f"{box.backend} '{box.name}'"
         if json:
@@ -143,11 +146,13 @@ def pull(
     Example: hermes credentials pull google_token.json
     """
 
+    chosen = choose(sandbox, name=sandbox_name)
+
     async def work() -> int:
         from hermes.credentials._declared import MAX_FILE
         from hermes.credentials.pull import differences, keep
 
-        async with opened(choose(sandbox, name=sandbox_name), create=False, approval="off") as box:
+        async with opened(chosen, create=False, approval="off") as box:
             assert box._supply is not None
             piece = box._supply.content.files.get(name)
             if piece is None:
@@ -168,6 +173,12 @@ def pull(
                 code="too_large",
                 hint="'hermes files get' copies any file.",
             )
+        if not data.strip() and piece.data.strip():
+            raise HermesError(
+                f"{where} is empty inside: no credential; nothing was changed",
+                code="credential_empty",
+                hint="Look at it there: hermes exec 'ls -l $HERMES_CREDENTIALS'.",
+            )
         if data == piece.data:
             print(clean(f"{name} is the same inside."))
             return 0
@@ -180,6 +191,7 @@ def pull(
             say("nothing was changed.")
             return 1
         await asyncio.to_thread(keep, piece.source, data)
+        say(f"{piece.source} is renewed; sandboxes have it at their next command.")
         return 0
 
     return run(work())

@@ -47,7 +47,7 @@ def diff(
                 every += [] if one is None else [{**objects([one])[0], "diff": _told(text)}]
             elif one is None:
                 if stat or sys.stdout.isatty():
-                    print(text, end="")
+                    print(clean(text, keep="\n"), end="")
             elif name_only:
                 print(clean(one.path))
             elif stat:

@@ -41,11 +41,14 @@ def doctor(
     config, pinned, broken = Config(), None, False
     try:
         config = load()
-        pinned = _auto()
     except HermesError:
         if sandbox:
             raise
         broken = True  # what is wrong is one of the checks
+    try:
+        pinned = _auto()
+    except HermesError:
+        broken = not sandbox
     wanted = backends.canonical(sandbox or config.sandbox or "auto")
     if wanted == "auto":
         wanted = pinned or "auto"
@@ -101,7 +104,7 @@ def _show(places: list[survey.Found], machine: list[Check]) -> None:
             lines.append(one.remedy)
         for line in lines:
             print(_folded(line, "  "))
-        if one.works is False:
+        if one.works is False and one.place.partition(":")[0] in survey.places():
             print(f"    hermes setup --sandbox {one.place}")
     if machine:
         print()

@@ -140,9 +140,9 @@ async def _exec(
         if as_json:
             where = {"backend": chosen.backend, "sandbox": boxes[0].name, "session": given["session"]}
             _print(result_object(result, code, **where))
-        elif result.out_of_memory and not quiet:
+        elif result.out_of_memory:
             say("the command ran out of memory: the limit is limits.memory.")
-        elif result.timed_out and not quiet:
+        elif result.timed_out:
             say(f"the command was ended after {result.duration:.3g} s, its time limit.")
         elif result.spill is not None and not result.spill.complete:
             say(f"all of the output was printed; its file in the sandbox is not whole: {result.spill.note}")

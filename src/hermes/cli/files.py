@@ -20,7 +20,7 @@ from ._text import age, print_json, size, table
 if TYPE_CHECKING:
     from hermes.files import Files, FileStat, TransferStats
 
-app = options.new_group("Copy files into and out of a sandbox, and list what is there.")
+app = options.new_group("Copy files into and out of a sandbox, and list what is there.", "hermes files ls")
 
 Resume = Annotated[
     bool,

@@ -25,7 +25,9 @@ from ._text import print_json
 if TYPE_CHECKING:
     from hermes.fleet import Fleet, Summary
 
-app = options.new_group("Run many commands from a file, each exactly once.")
+app = options.new_group(
+    "Run many commands from a file, each exactly once.", "hermes fleet run commands.jsonl"
+)
 
 LEAVE_AFTER = 3.0  # seconds after the first Ctrl-C in which a second one cancels
 

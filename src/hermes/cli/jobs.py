@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hermes._json import plain
+from hermes.credentials._declared import hide
 from hermes.errors import HermesError, SandboxGone
 
 from . import _options as options
 from ._ask import asker
 from ._place import Chosen, choose
-from ._report import report, say
+from ._report import put, report, say
 from ._run import opened, run
 from ._streams import Output, OutputClosed
 from ._text import age, print_json, size, table
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from hermes.job import Job, JobInfo
     from hermes.sandbox import Sandbox
 
-app = options.new_group("List, follow, start and end what runs in a sandbox.")
+app = options.new_group("List, follow, start and end what runs in a sandbox.", "hermes jobs ls")
 
 Id = Annotated[str, typer.Argument(metavar="ID", help="As 'hermes jobs ls' shows it.", show_default=False)]
 Ids = Annotated[
@@ -64,13 +66,13 @@ def ls(
         if json:
             print_json([])
         else:
-            print(f"No jobs: the {chosen.backend} sandbox {chosen.name} does not run.")
+            put(f"No jobs: the {chosen.backend} sandbox {chosen.name} does not run.")
             print("'hermes sandbox ls' shows the sandboxes that there are.")
         return 0
     if json:
         print_json([_object(one) for one in found])
     elif not found:
-        print(f"No jobs in the {chosen.backend} sandbox {chosen.name}.")
+        put(f"No jobs in the {chosen.backend} sandbox {chosen.name}.")
     else:
         print(_table(found))
     return 0
@@ -80,7 +82,7 @@ def _object(one: JobInfo) -> dict[str, Any]:
     return {
         "id": one.id,
         "kind": one.kind,
-        "command": one.command.encode("utf-8", "surrogateescape").decode("utf-8", "replace"),
+        "command": plain(one.command),
         "pid": one.pid,
         "state": one.state,
         "exit_code": one.exit_code,
@@ -97,7 +99,7 @@ def _table(found: list[JobInfo]) -> str:
     for one in found:
         state = f"exit {one.exit_code}" if one.state == "exited" else one.state.replace("_", " ")
         since = None if one.started is None else now - one.started
-        rows.append((one.id, one.kind, state, age(since), size(one.bytes), one.command))
+        rows.append((one.id, one.kind, state, age(since), size(one.bytes), hide(one.command)))
     return table(("ID", "KIND", "STATE", "AGE", "OUTPUT", "COMMAND"), rows, right=(3, 4))
 
 
@@ -143,7 +145,7 @@ def start(
         async with opened(chosen, quiet=quiet, on_approval=asker(yes=yes)) as box:
             return (await box.start(text, cwd=cwd, env=variables, timeout=timeout)).id
 
-    print(run(work()))
+    put(run(work()))
     return 0
 
 
@@ -318,7 +320,7 @@ def kill(
         async with opened(chosen, create=False) as box:
             for ident in jobs:
                 try:
-                    print(await _kill(box, ident, signal))
+                    put(await _kill(box, ident, signal))
                 except HermesError as error:
                     if isinstance(error, SandboxGone):
                         raise

@@ -21,7 +21,7 @@ from ._place import Chosen, choose
 from ._progress import progress, summary
 from ._records import Seen, check_applied, chosen_for, find_record, forget, look, remove, seen, wake
 from ._records import suspend as _suspend
-from ._report import clean, confirmed, report, say
+from ._report import clean, confirmed, put, report, say
 from ._run import opened, run
 from ._text import age, amount, plural, print_json, table
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hermes.files import TransferStats
     from hermes.state import SandboxRecord
 
-app = options.new_group("List, enter, suspend, remove and reach sandboxes.")
+app = options.new_group("List, enter, suspend, remove and reach sandboxes.", "hermes sandbox ls")
 
 NameArgument = Annotated[
     str,
@@ -61,7 +61,7 @@ def ls(sandbox: options.Place = None, json: options.Json = False, debug: options
     if json:
         print_json([_object(one, costs, currency) for one in found])
     elif not found:
-        print("No sandboxes." if sandbox is None else f"No sandboxes on {sandbox}.")
+        put("No sandboxes." if sandbox is None else f"No sandboxes on {sandbox}.")
     else:
         now = time.time()
         rows = [
@@ -171,11 +171,11 @@ def rm(
                 continue
         try:
             run(remove(record))
-            print(f"{record.name}: removed")
+            put(f"{record.name}: removed")
         except HermesError as error:
             report(error, debug=debug)
             if force:
-                print(f"{record.name}: forgotten; {run(forget(record))}")
+                put(f"{record.name}: forgotten; {run(forget(record))}")
                 continue
             say("       To forget it, and leave there what there is: hermes sandbox rm --force")
             failed = 125
@@ -245,7 +245,7 @@ def _each(
             continue
         rows.append({"name": record.name, "backend": record.backend, "state": state, "changed": changed})
         if not json:
-            print(f"{record.name}: {done if changed else else_}")
+            put(f"{record.name}: {done if changed else else_}")
     if json:
         print_json(rows)
     return code
@@ -279,7 +279,7 @@ def prune(
     else:
         verb = "would be removed" if dry_run else "removed"
         for name, why in done:
-            print(f"{name}: {verb} ({why})")
+            put(f"{name}: {verb} ({why})")
     if dry_run and not json:
         say("what has no record is looked for only when it is to be removed.")
     return 125 if failures else 0
@@ -428,7 +428,7 @@ async def _forward(chosen: Chosen, ports: list[tuple[int, int]]) -> int:
     async with opened(chosen, create=False) as box, contextlib.AsyncExitStack() as stack:
         for port, wanted in ports:
             local = await stack.enter_async_context(box.forward(port, local_port=wanted))
-            print(f"127.0.0.1:{local} -> {box.name}:{port}", flush=True)
+            print(clean(f"127.0.0.1:{local} -> {box.name}:{port}"), flush=True)
         ended = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
         while not ended.is_set():

@@ -17,7 +17,7 @@ from hermes.state import Store
 from . import _options as options
 from ._place import LOCAL_MEANS
 from ._progress import watch
-from ._report import report, say
+from ._report import put, report, say
 from ._run import run
 from ._status import status_line
 from ._text import print_json
@@ -85,8 +85,8 @@ def _told(given: Plan, image: str | None, *, renew: bool, json: bool, quiet: boo
 
         print_json({"place": name, "ready": ready, "proof": msgspec.to_builtins(proof)})
         return 0
-    print(f"{name}: {ready}")
-    print(f"{name}: {_where(proof)}")
+    put(f"{name}: {ready}")
+    put(f"{name}: {_where(proof)}")
     if why:
         say(f"auto stands for {name} from now on: {why}.")
     if given.place and not quiet:
@@ -169,7 +169,9 @@ def _write(plan: Plan) -> str:
 
     for name, value in plan.secrets.items():
         if value:
-            _secrets.write(name, value)
+            _, told = _secrets.write(name, value)
+            if told:
+                say(f"warning: {told}.")
     changes: list[tuple[list[str], Any]] = [(["sandbox"], plan.place)] if plan.place else []
     changes += [(_keys.split(key)[0], value) for key, value in plan.settings.items()]
     return str(_file.change(changes)) if changes else ""

@@ -13,7 +13,7 @@ from ._run import opened, run
 from ._taking import Taking, lines, objects, write
 from ._text import print_json
 
-app = options.new_group("Compare and take over skills that sandboxes changed.")
+app = options.new_group("Compare and take over skills that sandboxes changed.", "hermes skills diff")
 
 Paths = Annotated[
     list[str] | None,
@@ -35,9 +35,11 @@ def diff(
     Example: hermes skills diff skills/deploy
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
         changes = []
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             async for one, text in box.travel.diffs(*(paths or ())):
                 changes.append(one)
                 if not (name_only or json):
@@ -72,9 +74,11 @@ def pull(
     Example: hermes skills pull skills/deploy
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
         taking = Taking("brought here", yes=yes, dry_run=dry_run, json=json)
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             found = await box.travel.pull(*(paths or ()), force=force, dry_run=dry_run, agree=taking.agree)
         return taking.told(found)
 

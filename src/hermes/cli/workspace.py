@@ -12,7 +12,7 @@ import typer
 from . import _options as options
 from ._place import choose
 from ._progress import OnProgress, progress
-from ._report import clean
+from ._report import clean, put
 from ._run import opened, run
 from ._status import status_line
 from ._taking import Taking, counts, lines, objects, write
@@ -21,7 +21,7 @@ from ._text import plural, print_json
 if TYPE_CHECKING:
     from hermes.sandbox import Sandbox
 
-app = options.new_group("Compare and take over files of a copied workspace.")
+app = options.new_group("Compare and take over files of a copied workspace.", "hermes workspace diff")
 
 Paths = Annotated[
     list[str] | None,
@@ -46,17 +46,19 @@ def status(
     Example: hermes workspace status
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             found = await box.workspace.status(*_chosen(box, paths))
         if json:
             print_json({"inside": objects(found.inside), "here": objects(found.here)})
             return 0
         for title, changes in (("Inside", found.inside), ("Here", found.here)):
             if not changes:
-                print(f"{title}: nothing changed.")
+                put(f"{title}: nothing changed.")
                 continue
-            print(f"{title}, since the copy:")
+            put(f"{title}, since the copy:")
             lines(changes)
         return 0
 
@@ -79,13 +81,15 @@ def diff(
     Example: hermes workspace diff --stat
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
         plus = minus = files = 0
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             async for one, text in box.workspace.diffs(*_chosen(box, paths)):
                 if one is None:
                     if stat or sys.stdout.isatty():
-                        print(text, end="")
+                        print(clean(text, keep="\n"), end="")
                 elif name_only:
                     print(clean(one.path))
                 elif stat:
@@ -129,9 +133,11 @@ def pull(
     Example: hermes workspace pull src
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
         taking = Taking("brought here", yes=yes, dry_run=dry_run, json=json)
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             with contextlib.ExitStack() as stack:
                 bar: list[OnProgress | None] = []
 
@@ -173,9 +179,11 @@ def push(
     Example: hermes workspace push
     """
 
+    chosen = choose(sandbox, name=name)
+
     async def work() -> int:
         taking = Taking("brought inside", yes=yes, dry_run=dry_run, json=json)
-        async with opened(choose(sandbox, name=name), create=False) as box:
+        async with opened(chosen, create=False) as box:
             with status_line(quiet=quiet) as show:
                 found = await box.workspace.push(
                     *_chosen(box, paths),

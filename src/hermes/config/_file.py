@@ -14,11 +14,11 @@ from hermes._lock import Lock
 from hermes.errors import ConfigError
 
 from ._document import changed
-from ._load import problems
+from ._load import senseless, understood
 from ._source import GOOD, decoded, good_copy, parse, read_bytes, read_yaml
 from ._units import home, make_private
 
-__all__ = ["change", "data", "locked", "path", "replace", "restore", "save"]
+__all__ = ["change", "data", "free_name", "locked", "path", "replace", "restore", "save"]
 
 BOM = "\ufeff"
 PATIENCE = 10.0  # seconds for another hermes to finish
@@ -48,7 +48,10 @@ def locked() -> Iterator[None]:
     try:
         make_private(state)
     except OSError as error:
-        raise ConfigError(f"{state} cannot be made: {error.strerror}; nothing was changed") from error
+        raise ConfigError(
+            f"{state} cannot be made: {error.strerror}; nothing was changed",
+            hint="Set HERMES_HOME to a directory of your own.",
+        ) from error
     with Lock(state / "config.lock", timeout=PATIENCE):
         yield
 
@@ -83,12 +86,13 @@ def save(edit: Callable[[str], str], *, broken: bool = False) -> Path:
         if data is not None and new == old:
             return where
         parsed, lines = parse(where, new)
-        wrong = problems(parsed, lambda at: f"{where}:{lines[at]}" if at in lines else str(where))
+        values, wrong = understood(parsed, lambda at: f"{where}:{lines[at]}" if at in lines else str(where))
         if wrong:
             raise wrong[0]
         mark = BOM if data is not None and data.startswith(BOM.encode()) else ""
         replace(where, (mark + new).encode())
-        replace(home() / "state" / GOOD, (mark + new).encode())
+        if not senseless(values, lambda at: ""):
+            replace(home() / "state" / GOOD, (mark + new).encode())
     return where
 
 
@@ -104,13 +108,27 @@ def restore() -> tuple[Path, Path | None]:
             raise ConfigError("there is no good copy of config.yaml; nothing was changed")
         broken: Path | None = None
         if os.path.lexists(where):
-            broken = where.with_name(f"config.yaml.broken-{time.strftime('%Y%m%d-%H%M%S')}")
+            try:
+                if not os.path.islink(where) and read_bytes(where) == kept.read_bytes():
+                    return where, None
+            except ConfigError:
+                pass  # what cannot be read is put aside like what is wrong
+            broken = free_name(where.with_name(f"config.yaml.broken-{time.strftime('%Y%m%d-%H%M%S')}"))
             try:
                 os.rename(where, broken)
             except OSError as error:
                 raise _unwritable(where, error) from error
         replace(where, kept.read_bytes())
     return where, broken
+
+
+def free_name(path: Path) -> Path:
+    """Return the path, with a number after it where there is something already. Call it under the lock."""
+    number, found = 1, path
+    while os.path.lexists(found):
+        number += 1
+        found = path.with_name(f"{path.name}-{number}")
+    return found
 
 
 def replace(target: Path, data: bytes, *, private: bool = False) -> None:

@@ -13,7 +13,7 @@ from ._load import _each, _hints, _section
 from ._schema import Config
 from ._units import parse_value
 
-__all__ = ["nearest", "plain_names", "split", "value_of"]
+__all__ = ["known", "nearest", "plain_names", "split", "value_of"]
 
 
 def plain_names(kind: type[msgspec.Struct] = Config, prefix: str = "") -> dict[str, Any]:
@@ -46,6 +46,15 @@ def split(key: str) -> tuple[list[str], Any]:
     if any(name.startswith(key + ".") for name in known):
         return key.split("."), None
     raise _no_setting(key, list(known))
+
+
+def known(key: str) -> bool:
+    """Return whether there is such a setting."""
+    try:
+        split(key)
+    except ConfigError:
+        return False
+    return True
 
 
 def nearest(key: str, known: list[str]) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import re
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -13,7 +15,7 @@ from hermes.errors import ConfigError
 
 from . import _project
 from ._schema import NOT_SETTINGS, Config
-from ._source import Source, read_yaml, remember, type_name
+from ._source import Source, keep_good, read_yaml, remember, type_name
 from ._units import home, parse_duration, parse_size
 
 ENVIRONMENT = {
@@ -83,12 +85,16 @@ class Sources(NamedTuple):
     foreign: tuple[str, ...]
     untrusted: tuple[str, ...]
 
-    def settled(self) -> Config:
-        """Return what comes of them."""
+    def merged(self) -> dict[str, Any]:
+        """Return what they say together, without what has its default."""
         merged: dict[str, Any] = {}
         for layer in self.layers:
-            _merge(merged, layer.values)
-        config = msgspec.convert(merged, Config)
+            _merge(merged, copy.deepcopy(layer.values))
+        return merged
+
+    def settled(self) -> Config:
+        """Return what comes of them."""
+        config = msgspec.convert(self.merged(), Config)
         return msgspec.structs.replace(config, foreign=self.foreign, untrusted=self.untrusted)
 
     def origin(self, key: str) -> str:
@@ -105,6 +111,7 @@ class Sources(NamedTuple):
 
 
 _NOTHING = object()
+_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def load(overrides: Mapping[str, Any] | None = None) -> Config:
@@ -133,7 +140,10 @@ def sources(overrides: Mapping[str, Any] | None = None, file: Source | None = No
         return f"option {'.'.join(at)}"
 
     layers = [Layer(_section(data, Config, (), source.where), source.where)]
-    remember(source)
+    if source.new is not None:
+        remember(source)
+        if not senseless(layers[0].values, source.where):
+            keep_good(source)
     untrusted: tuple[str, ...] = ()
     project = _project.find()
     if project is not None:
@@ -161,12 +171,31 @@ def own(data: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
 
 
 def problems(data: Mapping[str, Any], where: Where) -> list[ConfigError]:
-    """Return everything that is wrong with what a file says, not only the first."""
+    """Return everything that is wrong with what a file says, not only the first: what cannot be read as
+
+    settings, then what would be refused when a sandbox is opened.
+    """
+    rest, found = understood(data, where)
+    return found + senseless(rest, where)
+
+
+def senseless(values: dict[str, Any], where: Where) -> list[ConfigError]:
+    """Return what would be refused of settings that are of the right type when a sandbox is opened."""
+    from hermes.sense import wrong  # which asks all that comes above this package, and only for new texts
+
+    found = wrong(values)
+    for error in found:
+        error.message = f"{where(tuple(error.context['key'].split('.')))}: {error.message}"
+    return found
+
+
+def understood(data: Mapping[str, Any], where: Where) -> tuple[dict[str, Any], list[ConfigError]]:
+    """Return what a file says that can be read as settings, and what is wrong with the rest."""
     rest, _ = own(_copied(data))
     found: list[ConfigError] = []
     while len(found) < 100:
         try:
-            _section(rest, Config, (), where)
+            return _section(rest, Config, (), where), found
         except ConfigError as error:
             found.append(error)
             *sections, last = error.context["at"]
@@ -174,9 +203,7 @@ def problems(data: Mapping[str, Any], where: Where) -> list[ConfigError]:
             for part in sections:
                 target = target[part]
             del target[last]
-        else:
-            break
-    return found
+    return {}, found
 
 
 def _copied(data: Any) -> Any:
@@ -283,13 +310,30 @@ def _named_sections(
             raise _wrong(here, f"expected a section, found {type_name(value)}", where(here))
         return value or {}
 
+    for name in mapping(data, at):
+        if why := _unusable(name):
+            raise _wrong((*at, name), f"the name {why}, with which nothing can be done", where((*at, name)))
     return {
         name: _section(mapping(part, (*at, name)), each, (*at, name), where)
         for name, part in mapping(data, at).items()
     }
 
 
+def _unusable(value: Any) -> str:
+    """Return what is in a text that neither paths nor programs take, empty when nothing is."""
+    if isinstance(value, str):
+        if "\0" in value:
+            return "holds a NUL character"
+        # Those from DC80 to DCFF stand for bytes of a name that is not UTF-8.
+        return "holds half of a surrogate pair" if _HALF.search(value) else ""
+    if isinstance(value, Mapping):
+        value = [*value.keys(), *value.values()]
+    return next(filter(None, map(_unusable, value)), "") if isinstance(value, list | tuple) else ""
+
+
 def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
+    if why := _unusable(value):
+        raise _wrong(at, f"the text {why}, with which nothing can be done", where(at))
     options = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
     if value is None and type(None) in options:
         return None
@@ -311,9 +355,24 @@ def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
     try:
         return msgspec.convert(value, main)
     except msgspec.ValidationError:
-        raise _wrong(
-            at, f"expected {_expected(main, title)}, found {_found(value, main)}", where(at)
-        ) from None
+        wrong = _wrong(at, f"expected {_expected(main, title)}, found {_found(value, main)}", where(at))
+        wrong.hint = _as_list(value, main)
+        raise wrong from None
+
+
+def _as_list(value: Any, wanted: Any) -> str | None:
+    """Return how one value is written where a list of them is wanted."""
+    if get_origin(wanted) is not tuple or not isinstance(value, str):
+        return None
+    kind = _several(get_args(wanted)[0])
+    shown = value if len(value) <= 20 else "..."
+    if kind == "texts":
+        return f"A list of one is written [{shown}]."
+    return (
+        "A list is written [{name: value}], or below each other with a dash before each."
+        if (kind == "sections")
+        else None
+    )
 
 
 def _found(value: Any, wanted: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hermes.errors import ConfigError
 
 from ._env import ungivable
-from ._load import FOREIGN, _section
+from ._load import FOREIGN, FOREIGN_MODES, _section
 from ._schema import Config
 
 __all__ = ["Step", "plan"]
@@ -79,6 +79,8 @@ _SAME: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "docker_forward_env": ("credentials.env", _names),
     "env_passthrough": ("credentials.env", _names),
     "credential_files": ("credentials.files", _files),
+    "modal_image": ("modal.image", _as_it_is),
+    "daytona_image": ("daytona.image", _as_it_is),
 }
 """Their keys in ``terminal`` that mean the same under another name."""
 
@@ -96,8 +98,6 @@ _NONE = {
     "docker_run_as_host_user": "so it is unless docker.user says otherwise",
     "docker_env": "give variables with 'hermes exec --env'",
     "cwd": "a sandbox belongs to the directory that hermes is called in",
-    "modal_image": "modal is not built into this version yet",
-    "daytona_image": "daytona is not built into this version yet",
     "persistent_shell": "'hermes exec --session NAME' keeps a shell",
 }
 
@@ -120,7 +120,35 @@ def plan(data: Mapping[str, Any], variables: Mapping[str, str]) -> list[Step]:
             terminal[key], named[key] = value, name
     steps = _joined([_step(key, value, named[key]) for key, value in terminal.items()])
     others = [key for key in data if key in FOREIGN and key != "terminal"]
-    return [*steps, *(Step(key, why="has no meaning here") for key in others)]
+    return [*steps, *_approvals(data), *(Step(key, why=_others(key)) for key in others), *_security(data)]
+
+
+def _others(key: str) -> str:
+    return {
+        "command_allowlist": "it has hermes-agent's own words for what it asks about; approvals.allow has "
+        "patterns of commands, and 'always' is an answer",
+        "security": "has no meaning here, but for redact_secrets",
+    }.get(key, "has no meaning here")
+
+
+def _approvals(data: Mapping[str, Any]) -> list[Step]:
+    section = data.get("approvals")
+    mode = section.get("mode") if isinstance(section, Mapping) else None
+    if mode is False:
+        mode = "off"  # which is what YAML made of the word
+    if not isinstance(mode, str):
+        return []
+    return [Step("approvals.mode", "approvals.mode", FOREIGN_MODES.get(mode, mode))]
+
+
+def _security(data: Mapping[str, Any]) -> list[Step]:
+    section = data.get("security")
+    if not isinstance(section, Mapping) or "redact_secrets" not in section:
+        return []
+    why = "is the default here: credentials.redact"
+    if not _truth(section["redact_secrets"]):
+        why = "secrets are taken out of output here, until you set credentials.redact to off"
+    return [Step("security.redact_secrets", why=why)]
 
 
 def _joined(steps: list[Step]) -> list[Step]:

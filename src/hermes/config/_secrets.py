@@ -10,13 +10,13 @@ from pathlib import Path
 
 from hermes.errors import ConfigError
 
-from ._env import PASSWORD, at_once
+from ._env import PASSWORD, at_once, ungivable
 from ._env import _unquoted as unquoted
 from ._file import locked, replace
-from ._load import ENVIRONMENT
+from ._load import ENVIRONMENT, load
 from ._units import home
 
-__all__ = ["KNOWN", "names", "read", "secret_name", "write"]
+__all__ = ["KNOWN", "PASSWORD", "declared", "names", "read", "secret_name", "write"]
 
 KNOWN = {
     "modal.token_id": "MODAL_TOKEN_ID",
@@ -40,6 +40,8 @@ def secret_name(key: str) -> str | None:
     """
     if key in KNOWN:
         return KNOWN[key]
+    if key in declared() and ungivable(key) == "":
+        return key
     if not _NAME.fullmatch(key):
         return None
     if key == PASSWORD or (key not in ENVIRONMENT and _WORDS.search(key)):
@@ -47,8 +49,19 @@ def secret_name(key: str) -> str | None:
     setting = ENVIRONMENT.get(key)
     raise ConfigError(
         f"{key} is no setting, and not the name of a secret; nothing was changed",
-        hint=f"The setting is {setting}." if setting else "Set variables in your shell.",
+        hint=f"The setting is {setting}."
+        if setting
+        else f"To keep its value in .env for sandboxes, declare it first, in credentials.env: "
+        f"hermes config set credentials.env '[{', '.join([*declared(), key])}]'. Else set it in your shell.",
     )
+
+
+def declared() -> tuple[str, ...]:
+    """Return the variables that the configuration declares, none where it cannot be read."""
+    try:
+        return load().credentials.env
+    except ConfigError:
+        return ()
 
 
 def like_a_secret(key: str) -> str | None:
@@ -77,16 +90,26 @@ def read(path: Path) -> dict[str, str]:
     return found
 
 
-def write(name: str, value: str | None) -> Path:
+def write(name: str, value: str | None) -> tuple[Path, str]:
     """Set a variable in ``.env``, or remove it for None. Every other line stays as it is.
+
+    Returns where that is, and what was done about who may read it, empty where nothing was.
 
     :raises ConfigError: the file is another user's or cannot be written, or the value cannot be in it
     """
     path = home() / ".env"
     if value is not None and (not value or len(value) > MAX_VALUE or any(bad in value for bad in "\0\r\n")):
         raise ConfigError(f"{name} is empty, too long or of several lines; nothing was written")
+    told = ""
     with locked():
         text = _read(path)
+        with contextlib.suppress(OSError):
+            mode = stat.S_IMODE(path.stat().st_mode)
+            if mode & 0o077:
+                told = (
+                    f"{path} could be read by other users (mode {mode:04o}); it is 0600 now. What is in it "
+                    "may have been read: change those secrets if others use this machine"
+                )
         lines = text.split("\n") if text else []
         if lines and not lines[-1]:
             lines.pop()
@@ -103,7 +126,7 @@ def write(name: str, value: str | None) -> Path:
             result.append(new)
         data = "".join(line + "\n" for line in result).encode("utf-8", "surrogateescape")
         replace(path, data, private=True)
-    return path
+    return path, told
 
 
 def _read(path: Path) -> str:

@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 
 from hermes.errors import ConfigError
 
+from ._units import MAX_DEPTH, too_deep
+
 Lines = dict[tuple[str, ...], int]
 
-MAX_BYTES = 1 << 20
+MAX_BYTES = 256 << 10
+MAX_PARTS = 20_000  # lines and commas, each of which the parser takes a while for
 MAX_VALUES = 100_000  # a page of aliases can stand for more values than fit into memory
 CACHE = "config-cache.json"
 GOOD = "config-good.yaml"
@@ -106,7 +109,7 @@ def _recall(kept: Path, data: bytes) -> tuple[dict[str, Any], Lines] | None:
 
 
 def remember(source: Source, kept: Path | None = None) -> None:
-    """Keep what a file was parsed to; of the one in home a copy too, since it was found to make sense."""
+    """Keep what a file was parsed to."""
     if source.new is None:
         return
     state = source.path.parent / "state" if kept is None else kept.parent
@@ -114,16 +117,24 @@ def remember(source: Source, kept: Path | None = None) -> None:
     lines = [[at, line] for at, line in source.lines.items()]
     try:
         found = json.dumps({"digest": digest, "data": source.data, "lines": lines})
-        files = {GOOD: source.new} if kept is None else {}
         if json.loads(found)["data"] == source.data:  # JSON has fewer kinds of value than YAML
-            files[kept.name if kept is not None else CACHE] = found.encode()
-        for name, content in files.items():
-            fd, draft = tempfile.mkstemp(dir=state, prefix=".config-")
-            with open(fd, "wb") as file:
-                file.write(content)
-            os.replace(draft, state / name)
+            _put(state / (kept.name if kept is not None else CACHE), found.encode())
     except (OSError, TypeError, ValueError):
         pass  # without a state directory, or room in it, the file is parsed each time
+
+
+def keep_good(source: Source) -> None:
+    """Keep the text of config.yaml, which was found to make sense."""
+    if source.new is not None:
+        with contextlib.suppress(OSError):
+            _put(source.path.parent / "state" / GOOD, source.new)
+
+
+def _put(target: Path, content: bytes) -> None:
+    fd, draft = tempfile.mkstemp(dir=target.parent, prefix=".config-")
+    with open(fd, "wb") as file:
+        file.write(content)
+    os.replace(draft, target)
 
 
 def parse(path: Path, text: str) -> tuple[dict[str, Any], Lines]:
@@ -133,6 +144,13 @@ def parse(path: Path, text: str) -> tuple[dict[str, Any], Lines]:
     """
     if not text.strip():
         return {}, {}
+    if text.count("\n") + text.count(",") > MAX_PARTS:
+        raise ConfigError(f"{path} has more than {MAX_PARTS} lines and commas; it was not read")
+    if (deep := too_deep(text)) is not None:
+        raise ConfigError(
+            f"{path}:{text.count(chr(10), 0, deep) + 1}: more than {MAX_DEPTH} brackets in brackets; it was "
+            "not read"
+        )
     # Imported here, because it takes longer than everything else in this package and most runs have no file.
     from ruamel.yaml import YAML
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -219,7 +237,10 @@ class _Plain:
                 line = position[0] + 1 if position else None
             if not isinstance(key, str):
                 where = f"{self._path}:{line}" if line else str(self._path)
-                raise ConfigError(f"{where}: the key {key!r} must be text", hint=f'Write it as "{key}".')
+                plain = key is None or isinstance(key, bool | int | float)
+                said = ("null" if key is None else str(key).lower()) if plain else "there"
+                hint = f'Write it as "{said}".' if plain else "Write one word."
+                raise ConfigError(f"{where}: the key {said} must be text", hint=hint)
             name = str(key)
             if line:
                 self._lines[(*at, name)] = line

@@ -12,6 +12,8 @@ from typing import Any
 
 from hermes.errors import ConfigError
 
+MAX_DEPTH = 50
+_BRACKETS = re.compile(r"^\w|[\[{\]}]", re.MULTILINE)
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
@@ -124,7 +126,23 @@ def parse_value(text: str) -> Any:
     return value
 
 
+def too_deep(text: str) -> int | None:
+    """Return where a text opens more brackets in brackets than any setting has, None when it does not.
+
+    A reader of YAML takes many seconds for a few thousand of them. Those in quotes are not told apart, but
+    what one setting opens does not count for the next.
+    """
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        depth = max(0, depth + {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], -depth))
+        if depth > MAX_DEPTH:
+            return found.start()
+    return None
+
+
 def _structured(text: str) -> Any:
+    if too_deep(text) is not None:
+        raise ValueError(f"more than {MAX_DEPTH} brackets in brackets")
     with contextlib.suppress(ValueError):
         return json.loads(text)
     plain = not any(sign in text for sign in ('"', "'", "{", "}", "\n", "#", ": "))

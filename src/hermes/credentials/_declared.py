@@ -7,8 +7,11 @@ import os
 import re
 import stat
 import time
+import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,8 +20,12 @@ from hermes.errors import ConfigError
 
 from ._home import FOLDER
 from ._names import OWN, OWN_FOLDERS, check_files, check_name, check_own, check_variables
+from .scrub import Scrub, values_of
 
-__all__ = ["Content", "Declared", "Piece", "undeclared"]
+if TYPE_CHECKING:
+    from .former import Former
+
+__all__ = ["Content", "Declared", "Piece", "hide", "undeclared"]
 
 MAX_FILE = 1 << 20
 MAX_ALL = 8 << 20
@@ -28,6 +35,7 @@ MAX_VARIABLES = 1 << 20
 SETTLED = 0.01
 RACY_NS = 50_000_000
 PATIENCE = 1.0
+VALUES_KEPT = 4  # of a value that is renewed: what was written with the one before may come back yet
 
 Stats = tuple[int, ...] | None
 
@@ -72,7 +80,12 @@ class Declared:
         self._watched: dict[str, Stats] = {}
         self._env: dict[str, str | None] = {}
         self._racy = False
+        self._values: deque[set[bytes]] = deque(maxlen=VALUES_KEPT)
+        self._valued: Content | None = None
+        self._hiding: tuple[Content, Scrub] | None = None
+        self.former: Former | None = None
         self.content = Content()
+        _all.add(self)
 
     # --- looking
 
@@ -81,6 +94,22 @@ class Declared:
         if self._racy or any(_stat(path) != seen for path, seen in self._watched.items()):
             return True
         return any(os.environ.get(name) != value for name, value in self._env.items())
+
+    # --- what must not be shown
+
+    def values(self) -> set[bytes]:
+        """Return what is secret of it, with what it was before it was renewed the last few times."""
+        if self._valued is not self.content:
+            self._valued = self.content
+            self._values.append(values_of(self.content))
+        return set().union(*self._values)
+
+    def hidden(self, text: str) -> str:
+        """Return a text without the values."""
+        if self._hiding is None or self._hiding[0] is not self.content:
+            self._hiding = (self.content, Scrub(self.values(), shapes=False, former=self.former))
+        data, count = self._hiding[1].whole(text.encode("utf-8", "surrogateescape"))
+        return data.decode("utf-8", "surrogateescape") if count else text
 
     # --- reading
 
@@ -113,7 +142,17 @@ class Declared:
             for part in (name.encode(), (piece.to or "").encode(), b"x" * piece.executable, piece.data):
                 digest.update(b"%d:" % len(part) + part)
         self.content = Content(env, files, digest.hexdigest()[:24] if files else "", tuple(absent))
+        self._learn()
         return self.content
+
+    def _learn(self) -> None:
+        content = self.content
+        if content.env or content.files:
+            from .former import learn  # most homes declare nothing
+
+            known = {f"${name}": values_of(Content({name: value})) for name, value in content.env.items()}
+            known |= {name: values_of(Content({}, {name: one})) for name, one in content.files.items()}
+            self.former = learn(self._home, known)
 
     def _paths(self, watched: dict[str, Stats]) -> Iterator[tuple[str, str, str | None]]:
         """Yield name inside, path here, and where else it is wanted, of each file; note directories."""
@@ -188,6 +227,16 @@ class Declared:
                 hint="Declare it as a file: credentials.files.",
             )
         return found
+
+
+_all: weakref.WeakSet[Declared] = weakref.WeakSet()
+
+
+def hide(text: str) -> str:
+    """Return a text for a log or a message without any value that this process knows to be declared."""
+    for one in list(_all):
+        text = one.hidden(text)
+    return text
 
 
 def _stat(path: str) -> Stats:

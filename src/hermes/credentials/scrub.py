@@ -2,8 +2,9 @@
 
 A declared value is found also when it is encoded, and when line breaks or codes for a terminal stand in the
 middle. The text is looked at without those, by a matcher that finds the first bytes of all values in one
-pass; what follows them is compared then. What may be the beginning of one at the end of a piece is held back
-until the next.
+pass; what follows them is compared then. It is looked at with the codes as well: a code may carry a text, as
+those of titles and links do. What may be the beginning of one at the end of a piece is held back until the
+next.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ from .shapes import BEFORE, SHAPES, known
 if TYPE_CHECKING:
     from ahocorasick_rs import BytesAhoCorasick
 
-    from ._declared import Content
+    from hermes.config import Credentials
 
-__all__ = ["MARK", "Scrub", "Stream", "values_of"]
+    from ._declared import Content
+    from .former import Former
+
+__all__ = ["MARK", "Scrub", "Stream", "scrub_of", "values_of"]
 
 MARK = b"[redacted]"
 SHORTEST = 8  # a shorter value is in too many words that are none
@@ -90,6 +94,13 @@ def values_of(content: Content) -> set[bytes]:
     return {value for value in found if len(value) >= SHORTEST}
 
 
+def scrub_of(content: Content, settings: Credentials) -> Scrub | None:
+    """Return what takes secrets out as it is set, None when nothing is taken out."""
+    if settings.redact == "off":
+        return None
+    return Scrub(values_of(content), shapes=settings.redact == "all")
+
+
 def _forms(value: bytes) -> Iterator[bytes]:
     """Yield a value and what encodings make of it, also where it stands in the middle of something longer."""
     import base64
@@ -115,15 +126,24 @@ _Found = tuple[int, int]  # where it begins and ends
 class _View:
     """A text without some of its parts, and where what is left of it was."""
 
-    def __init__(self, past: bytes, data: bytes, parts: re.Pattern[bytes]) -> None:
+    def __init__(self, past: bytes, data: bytes, *, codes: bool, breaks: bool) -> None:
+        """Look at data that follows *past*, without codes, without breaks, as it is said."""
         self._past = len(past)
-        self._data, self._parts = data, parts
-        self._codes = b"\x1b" in data
-        if self._codes:
-            data = parts.sub(b"", data)
-        elif parts is _re().breaks:
-            data = data.translate(None, b"\r\n")
-        self.text = past + data
+        self._data = data
+        self._parts = _re().breaks if breaks else _re().codes
+        self._codes = codes and b"\x1b" in data
+        self._without_codes, self.breaks = codes, breaks
+        self.text = past + self._left_of(data)
+
+    def _left_of(self, data: bytes) -> bytes:
+        if self._without_codes and b"\x1b" in data:
+            return self._parts.sub(b"", data)
+        return data.translate(None, b"\r\n") if self.breaks else data
+
+    def tail(self, size: int, held: bytes) -> bytes:
+        """Return the last of the text, before what is held back at its end."""
+        kept = len(self._left_of(held)) if held else 0
+        return self.text[: len(self.text) - kept][-size:]
 
     def span(self, start: int, end: int) -> _Found:
         """Return where a part of the text was in the data."""
@@ -188,8 +208,10 @@ class _View:
 class Scrub:
     """What is taken out. Made anew when what is declared changes; used for any number of texts."""
 
-    def __init__(self, values: Iterable[bytes], *, shapes: bool) -> None:
+    def __init__(self, values: Iterable[bytes], *, shapes: bool, former: Former | None = None) -> None:
+        """Look for values, for what looks like a token with *shapes*, and for values that were renewed."""
         self.shapes = shapes
+        self._former = former
         forms = {form.translate(None, b"\r\n") for value in values for form in _forms(value)}
         forms = {form for form in forms if len(form) >= SHORTEST}
         self._by_needle: dict[bytes, list[bytes]] = {}
@@ -199,7 +221,7 @@ class Scrub:
         self._starts = {form[:size] for form in forms for size in range(1, NEEDLE)}
 
     def __bool__(self) -> bool:
-        return self.shapes or bool(self._needles)
+        return self.shapes or bool(self._needles) or bool(self._former)
 
     def __repr__(self) -> str:  # never a value
         return f"Scrub({len(self._needles)} needles)"
@@ -213,7 +235,7 @@ class Scrub:
 
         :param cut: it ends where something else went on: half of a secret at its end is taken out too
         """
-        if not self._needles and (not self.shapes or self._plain(data)):
+        if not (self._needles or self._former) and (not self.shapes or self._plain(data)):
             return data, 0
         stream = self.stream()
         return stream.feed(data) + stream.end(cut=cut), stream.count
@@ -233,7 +255,7 @@ class Scrub:
     def rest(self, data: bytes) -> tuple[bytes, int]:
         """Do the same for a text that begins where something else was cut off."""
         data, count = self.whole(data)
-        view = _View(b"", data[: 2 * LONGEST], _re().breaks)
+        view = _View(b"", data[: 2 * LONGEST], codes=True, breaks=True)
         for forms in self._by_needle.values():
             for form in forms:
                 for size in range(min(len(form) - 1, len(view.text)), EDGE - 1, -1):
@@ -271,9 +293,17 @@ class Scrub:
                 return found, min(hold, max(len(text) - size, done))
         return found, hold
 
-    def tokens(self, view: _View) -> tuple[list[_Found], int]:
-        """Return the same of what looks like a token."""
-        text, found, hold, done = view.text, [], len(view.text), -1
+    def others(self, view: _View) -> tuple[list[_Found], int]:
+        """Return the same of what looks like a token, and of values of before."""
+        found, hold = self._tokens(view.text)
+        if self._former:
+            more, first = self._former.find(view.text)
+            found, hold = found + more, min(hold, first)
+        return found, hold
+
+    def _tokens(self, text: bytes) -> tuple[list[_Found], int]:
+        found: list[_Found] = []
+        hold, done = len(text), -1
         if not self.shapes or b"\0" in text:  # nobody reads binary data, and to change it would spoil it
             return [], hold
         if len(text) < SMALL:
@@ -326,8 +356,7 @@ class Stream:
     def __init__(self, scrub: Scrub) -> None:
         self._scrub = scrub
         self._held = b""
-        self._past_values = b""  # the last that was let through, without breaks and codes
-        self._past_tokens = b""  # and without codes
+        self._past = [b""] * len(_LOOKS)  # the last that was let through, as each looks at it
         self._begun = 0  # how much of a secret there may be at the end
         self.count = 0
 
@@ -361,48 +390,67 @@ class Stream:
         if not last and b"\x1b" in data[-5000:]:
             opened = _re().opened.search(data, max(0, len(data) - 5000))
         whole = data[: opened.start()] if opened else data  # the rest is not known to be a code yet
-        values = _View(self._past_values, whole, _re().breaks)
-        tokens = _View(self._past_tokens, whole, _re().codes)
+        # Without a code both ways of looking are the same.
+        looks = _LOOKS if b"\x1b" in whole or self._past[:2] != self._past[2:] else _LOOKS[:2]
+        views = [
+            _View(past, whole, codes=codes, breaks=breaks)
+            for past, (codes, breaks) in zip(self._past, looks, strict=False)
+        ]
         spans: list[_Found] = []
         hold, self._begun = len(whole), 0
-        for view, (found, first) in (
-            (values, self._scrub.declared(values)),
-            (tokens, self._scrub.tokens(tokens)),
-        ):
+        for view in views:
+            found, first = self._scrub.declared(view) if view.breaks else self._scrub.others(view)
             spans += [view.span(start, end) for start, end in found]
             if first < len(view.text):
                 self._begun = max(self._begun, len(view.text) - first)
                 # After a line's end more must be known: it would keep most lines waiting.
-                short = view is values and len(view.text) - first < EDGE and data[-1:] in b"\r\n"
+                short = view.breaks and len(view.text) - first < EDGE and data[-1:] in b"\r\n"
                 hold = min(hold, len(whole) if short else view.origin(first))
         if last or len(data) - hold > HELD:
             if cut and len(data) - hold >= EDGE:
                 spans.append((hold, len(data)))
             hold = len(data)
-        spans = _merged(spans)
-        for start, end in spans:
-            if start < hold < end:
-                hold = start
+        hold = _undivided(data, spans, hold)
         self._held = data[hold:]
         out = self._without(data, [one for one in spans if one[1] <= hold], hold)
-        self._past_values = _tail(values, NEEDLE - 1, data[hold : len(whole)], _re().breaks)
-        self._past_tokens = _tail(tokens, _PAST, data[hold : len(whole)], _re().codes)
+        held = data[hold : len(whole)]
+        past = [view.tail(NEEDLE - 1 if view.breaks else _PAST, held) for view in views]
+        self._past = past if len(past) == len(_LOOKS) else past * 2
         return out
 
     def _without(self, data: bytes, spans: list[_Found], end: int) -> bytes:
         if not spans:
             return data[:end] if end < len(data) else data
-        parts, at = [], 0
-        for first, last in spans:
-            parts += [data[at:first], MARK, *_re().codes.findall(data, first, last)]
+        parts, at, merged = [], 0, _merged(spans)
+        for first, last in merged:
+            parts += [data[at:first], MARK]
+            for code in _re().codes.finditer(data, first, last):
+                # One in the middle of a secret stays, unless it carries one itself.
+                if not any(code.start() < start < code.end() for start, _ in spans):
+                    parts.append(code[0])
             at = last
-        self.count += len(spans)
+        self.count += len(merged)
         return b"".join([*parts, data[at:end]])
 
 
-def _tail(view: _View, size: int, held: bytes, parts: re.Pattern[bytes]) -> bytes:
-    kept = len(parts.sub(b"", held)) if held else 0
-    return view.text[: len(view.text) - kept][-size:]
+# Values are looked for without breaks, tokens with them; both without codes, and with them.
+_LOOKS = ((True, True), (True, False), (False, True), (False, False))
+
+
+def _undivided(data: bytes, spans: list[_Found], hold: int) -> int:
+    """Return a place, not after *hold*, at which neither a secret nor a code is cut in two."""
+    merged, before = _merged(spans), -1
+    while hold != before and hold < len(data):
+        before = hold
+        for start, end in merged:
+            if start < hold < end:
+                hold = start
+        if b"\x1b" in data[max(0, hold - LONGEST - 8) : hold]:
+            for code in _re().codes.finditer(data, max(0, hold - LONGEST - 8)):
+                if code.end() >= hold:
+                    hold = code.start() if code.start() < hold < code.end() else hold
+                    break
+    return hold
 
 
 def _merged(spans: list[_Found]) -> list[_Found]:

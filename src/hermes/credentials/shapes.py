@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-__all__ = ["BEFORE", "SHAPES", "Shape", "known"]
+__all__ = ["BEFORE", "SHAPES", "Shape", "known", "userinfo"]
 
 KEY_LONGEST = 16384  # of a private key
 
@@ -51,6 +51,12 @@ SHAPES = (
 
 # "task-..." is no "sk-...": nothing of a word may stand before it.
 BEFORE = "(?<![A-Za-z0-9_-])"
+
+
+@functools.cache
+def userinfo() -> re.Pattern[str]:
+    """Return the expression for a password in an address; the first group is what stands before it."""
+    return re.compile(r"(\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"']{0,100}:)[^\s/@\"']+(?=@)")
 
 
 @functools.cache

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import re
 import warnings
-from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from hermes.errors import ConfigError, HermesError
 from . import stage
 from ._declared import Content, Declared, Piece
 from ._home import mend, root_told
-from .scrub import MOST, Scrub, values_of
+from .scrub import MOST, Scrub
 
 if TYPE_CHECKING:
     from hermes.backends.base import Backend, Shown
@@ -27,7 +26,6 @@ __all__ = ["STALE", "VARIABLE", "Declared", "Supply", "begun", "check", "mend", 
 VARIABLE = "HERMES_CREDENTIALS"
 STALE = "credentials_stale"
 _OPERATION = "credentials"
-VALUES_KEPT = 4  # of a value that is renewed: what was written with the one before may come back yet
 
 
 def check(settings: Credentials) -> Declared:
@@ -70,7 +68,6 @@ class Supply:
         self._watching: set[asyncio.Task[None]] = set()
         self._scrub: Scrub | None = None
         self._scrubbed: Content | None = None
-        self._values: deque[set[bytes]] = deque(maxlen=VALUES_KEPT)
 
     @property
     def content(self) -> Content:
@@ -83,13 +80,15 @@ class Supply:
         if self._scrubbed is not self.content:
             self._scrubbed = self.content
             if self._settings.redact != "off":
-                self._values.append(values_of(self.content))
-                if len(self._values[-1]) >= MOST:
+                values = self._declared.values()
+                if len(values) >= MOST:
                     warnings.warn(
                         f"more than {MOST} values are declared: only so many are taken out of output",
                         stacklevel=4,
                     )
-                self._scrub = Scrub(set().union(*self._values), shapes=self._settings.redact == "all")
+                self._scrub = Scrub(
+                    values, shapes=self._settings.redact == "all", former=self._declared.former
+                )
         return self._scrub
 
     @property
@@ -143,13 +142,20 @@ class Supply:
         await self.again()
         return True
 
-    async def leave(self) -> None:
+    async def leave(self, name: str) -> None:
         """Take away what lies on a disk of a place that keeps its files when it is left, by itself or by us.
 
-        In memory it stays, for what still runs there.
+        In memory it stays, for what still runs there. *name* is the sandbox's, for a warning.
         """
         if self._shown is None and (self._sent or self._state):
-            await self._channel.call(_OPERATION, {"remove": "disk"}, timeout=10.0)
+            try:
+                await self._channel.call(_OPERATION, {"remove": "disk"}, timeout=10.0)
+            except (HermesError, TimeoutError) as error:
+                warnings.warn(
+                    f"the credentials on the disk of '{name}' could not be removed as it was left, and "
+                    f"what keeps that disk keeps them: {str(error) or 'no answer'}",
+                    stacklevel=3,
+                )
 
     @contextlib.asynccontextmanager
     async def withdrawn(self) -> AsyncGenerator[None, None]:

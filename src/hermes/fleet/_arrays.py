@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import re
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,8 @@ from hermes.backends.singularity._files import Files
 from hermes.backends.singularity._here import to_its_end
 from hermes.backends.singularity._image import ensure
 from hermes.backends.singularity._slurm import SlurmJob
-from hermes.errors import BackendError, HermesError, Refused, SandboxGone
+from hermes.credentials.scrub import scrub_of
+from hermes.errors import BackendError, ConfigError, HermesError, Refused, SandboxGone
 from hermes.session import text_bytes
 from hermes.travel import trees
 
@@ -92,6 +94,8 @@ class Arrays:
         self._client = await client_for(self._place._planned().options.program)
         await self._take_up(jobs)
         await self._wait()
+        if todo:
+            self._check_credentials()
         waiting = await self._approved(todo) if todo and not self.holding else []
         most = await self._most() if waiting else 0
         while waiting and not self.holding:
@@ -122,6 +126,24 @@ class Arrays:
             else:
                 # It may come yet; then each task is run by the one of the two that comes first.
                 await to_its_end(self._sbatch(array, jobs))
+
+    def _check_credentials(self) -> None:
+        """Refuse what would run without the credentials that are declared for it.
+
+        A task has no guest that could keep them in memory, and its directory is on a disk that others share.
+        """
+        content, settings = self._box._declared.content, self._box._config.credentials
+        names = ", ".join([*content.env, *content.files])
+        if not names:
+            return
+        if settings.missing == "error":
+            raise ConfigError(
+                f"the tasks of a job array cannot have declared credentials ({names}); nothing was started",
+                code="credentials_missing",
+                hint="Say --set credentials.missing=warn if the commands do without, or --set "
+                "singularity.slurm.enabled=false to run them here.",
+            )
+        warnings.warn(f"the tasks of a job array do without declared credentials: {names}", stacklevel=2)
 
     async def _approved(self, todo: Sequence[Command]) -> list[Command]:
         """Return those that may be run; the others have their result then."""
@@ -252,6 +274,7 @@ class Arrays:
             limit=self._journal.limit,
             task=tasks.started(index) or f"{array.number}_{index}",
             timeout=self._box._timeout,
+            scrub=scrub_of(self._box._declared.content, self._box._config.credentials),
         )
         self._journal.finish(one.id, result)
 

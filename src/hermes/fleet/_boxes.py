@@ -202,10 +202,11 @@ class Boxes:
 
         command = self._known[one.id]
         limits = {"timeout": command.timeout, "max_output": self._journal.limit}
-        args = {**box._base, **box._args({"env": command.env, "cwd": command.cwd, **limits})}
+        args = box._args({"env": command.env, "cwd": command.cwd, **limits})
+        said = text_bytes(command.text, "the command")
         await box._leave(
             "start",
-            text_bytes(command.text, "the command"),
+            said,
             session=None,
             options={"cwd": command.cwd, "env": command.env, "stdin": command.stdin},
         )
@@ -222,9 +223,18 @@ class Boxes:
                     "not run",
                     code="stdin_failed",
                 ) from error
-        text = _wrapped(command, one.mark, guard, stdin)
-        reply = await box._channel.call("start", args, text_bytes(text, "the command"))
-        return checked(reply.body.get("id"), int)
+        text = text_bytes(_wrapped(command, one.mark, guard, stdin), "the command")
+        tries = 0
+        while True:
+            tries += 1
+            # By its own text: what we put around it names no variable.
+            sent = {**box._base, **args, **await box._given(said, args)}
+            try:
+                reply = await box._channel.call("start", sent, text)
+            except HermesError as error:
+                await box._again(error, None, tries)
+            else:
+                return checked(reply.body.get("id"), int)
 
     async def _collect(self, box: Sandbox, job: int) -> Result:
         stream = Job(box, job, "")._attach(live=False)

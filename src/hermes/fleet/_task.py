@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes._json import error_object, result_object
 from hermes.backends._workspace import remove_trees
@@ -26,6 +26,9 @@ from hermes.session import Result
 from hermes.travel import Tree, lay_out
 
 from ._input import Command
+
+if TYPE_CHECKING:
+    from hermes.credentials.scrub import Scrub
 
 __all__ = ["JOB_SCRIPT", "Tasks"]
 
@@ -205,16 +208,25 @@ class Tasks:
         return ""
 
     def result(
-        self, index: int, command: Command | None, *, limit: int, task: str, timeout: float | None
+        self,
+        index: int,
+        command: Command | None,
+        *,
+        limit: int,
+        task: str,
+        timeout: float | None,
+        scrub: Scrub | None,
     ) -> dict[str, Any]:
         """Return the result of a task that has one.
 
         :param timeout: of commands that have none themselves
+        :param scrub: takes secrets out of it
         """
         folder = self.folder / str(index)
         code, duration = _numbers((folder / "result").read_text("ascii", "replace"))
-        stdout, cut_out = _cut(folder / "out", limit)
-        stderr, cut_err = _cut(folder / "err", limit)
+        (stdout, cut_out, first), (stderr, cut_err, second) = (
+            _cut(folder / name, limit, scrub) for name in ("out", "err")
+        )
         inside = folder / "inside"
         # Both, since a command may remove the one and print the other.
         if code == 255 and b"FATAL" in stderr and not os.path.lexists(inside / "begun"):
@@ -238,6 +250,7 @@ class Tasks:
             timed_out=timed_out,
             truncated=cut_out or cut_err,
             cwd=cwd,
+            redacted=first + second,
         )
         return result_object(result, result.exit_code, backend="singularity", sandbox=task, session=None)
 
@@ -255,15 +268,22 @@ def _numbers(text: str) -> tuple[int, float]:
     return code, 0.0
 
 
-def _cut(path: Path, limit: int) -> tuple[bytes, bool]:
-    """Return an output, or its head and tail with a line between them, and whether it was cut."""
-    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        if size <= limit:
-            return file.read(limit), False
-        head = file.read(limit // 2)
-        tail = limit - len(head)
-        file.seek(size - tail)
-        note = f"\n[... {size - limit} bytes omitted of {size} ...]\n"
-        return head + note.encode() + file.read(tail), True
-    return b"", False
+def _cut(path: Path, limit: int, scrub: Scrub | None) -> tuple[bytes, bool, int]:
+    """Return an output, or its head and tail with a line between them; whether it was cut; secrets in it."""
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            head = file.read(limit if size <= limit else limit // 2)
+            tail = b""
+            if size > limit:
+                file.seek(size - (limit - len(head)))
+                tail = file.read(limit - len(head))
+    except FileNotFoundError:
+        return b"", False, 0
+    first = second = 0
+    if scrub is not None:
+        head, first = scrub.whole(head, cut=size > limit)
+        tail, second = scrub.rest(tail)
+    if size > limit:
+        head += f"\n[... {size - limit} bytes omitted of {size} ...]\n".encode()
+    return head + tail, size > limit, first + second

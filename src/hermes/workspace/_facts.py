@@ -10,6 +10,11 @@ from typing import Literal
 
 import msgspec
 
+MOST_FILE = 16 << 30
+MOST_READ = 64 << 30
+"""Bytes of a file, and of all in one look, that are read to be compared: one with holes may have any size."""
+TOO_LARGE = f"it has more than {MOST_FILE >> 30} GiB, which is not compared"
+
 Kind = Literal["file", "link", "dir", "other"]
 
 OURS = ".hermes-"  # what a copy that is under way is called

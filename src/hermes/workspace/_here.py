@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from hermes.guest.archive import CHUNK, READ
 
-from ._facts import Facts, Kind
+from ._facts import MOST_FILE, TOO_LARGE, Facts, Kind
 from ._ignore import Rules
 
 
@@ -77,6 +77,9 @@ def _one(
             content = before.content
         elif facts.kind == "link":
             content = os.readlink(place).decode("utf-8", "surrogateescape")
+        elif facts.size > MOST_FILE:
+            found.skipped[path] = TOO_LARGE
+            return
         else:
             content = _hashed(place, stop)
         found.files[path] = facts.with_content(content)

@@ -16,7 +16,7 @@ from hermes.backends._workspace import remove_trees
 from hermes.errors import FileError
 from hermes.guest.archive import CHUNK, TreeError
 
-from ._facts import Entry, Facts
+from ._facts import MOST_FILE, TOO_LARGE, Entry, Facts
 from ._here import facts_of
 from ._ignore import Rules
 from ._layer import ELSEWHERE, Layer, born, is_opaque, is_whiteout, lstat, marked, reader, to_bytes
@@ -223,6 +223,9 @@ def _hash(layer: Layer, top: int, path: str, found: Found) -> str:
     digest = hashlib.sha256()
     try:
         with layer.file(top, path) as fd:
+            if os.fstat(fd).st_size > MOST_FILE:
+                found.why.setdefault(path, TOO_LARGE)
+                return f"unread {top}"
             while data := os.read(fd, CHUNK):
                 digest.update(data)
     except OSError as error:

@@ -64,7 +64,7 @@ class Guard:
     def never(self, path: str, facts: Facts | None) -> str:
         """Return why a path cannot come here at all; empty when it can."""
         if facts is not None and facts.kind == "other":
-            return "it is no file, directory or link, or cannot be read"
+            return "it is no file, directory or link, cannot be read, or is too large to be compared"
         for one in (*parents(path), path):
             if one in self._clash:
                 return f"its name differs from {self._clash[one]} in case or in signs that cannot be seen"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.errors import ProtocolError
 
-from ._facts import Entry, Facts
+from ._facts import MOST_FILE, MOST_READ, Entry, Facts
 
 if TYPE_CHECKING:
     from hermes.channel.channel import Channel
@@ -52,8 +52,16 @@ async def digest(
 
     :param most: bytes of a file that are read; a larger one cannot be
     """
-    limit = {} if most is None else {"most": most}
-    for some in _batches(names):
+    limit = {"most": MOST_FILE if most is None else most}
+    left, kept = MOST_READ, []
+    for name in names:
+        facts = there.files[name]
+        if facts.size > limit["most"] or facts.size > left:
+            there.files[name] = Facts("other", 0, facts.mode, facts.times)
+        else:
+            left -= facts.size
+            kept.append(name)
+    for some in _batches(kept):
         raw = await _lines(channel, "tree.digest", {"path": root, "names": some, **limit})
         for name, found in zip(some, _digests(raw, len(some)), strict=True):
             facts = there.files[name]

@@ -17,12 +17,12 @@ from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedErr
 from hermes.guest.dirs import SOCKET
 
 from .._connect import connect_guest
-from .._workspace import reaches_host, unchanged
+from .._workspace import lost_files, reaches_host, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
 from ._engine import Engine, engine_for, missing
-from ._files import Files
+from ._files import Files, base_of
 from ._image import DEFAULT_IMAGE, ensure, latest, no_image, pinned
 from ._metadata import block_metadata
 from ._plan import Plan, plan_for
@@ -330,6 +330,11 @@ class DockerBackend(Backend):
             return "gone"
         return "running" if seen["State"].get("Running") and not seen["State"].get("Paused") else "stopped"
 
+    async def lost(self) -> str:
+        if not self._made or self._made["volumes"]:
+            return ""
+        return await asyncio.to_thread(lambda: lost_files(base_of(self.spec.id)))
+
     async def _answers(self) -> bool:
         run_dir = os.path.join(self._made["host_run"], "guest")
         try:
@@ -428,6 +433,8 @@ class DockerBackend(Backend):
         paused = bool(seen.get("State", {}).get("Paused"))
         if seen.get("State", {}).get("Running") and not paused:
             return
+        if await self.lost():
+            raise SandboxGone("the files of the container are gone", reason="its directory was removed")
         await asyncio.to_thread(unchanged, made.get("binds") or ())
         if made["host_run"] is not None and not paused:
             # In memory: a restart of the machine has taken it away. And what ran inside may have changed it.

@@ -22,7 +22,7 @@ from ._options import Mount
 from ._plan import Plan
 from ._seccomp import profile_for
 
-__all__ = ["Files"]
+__all__ = ["Files", "base_of"]
 
 
 class Files:
@@ -39,7 +39,7 @@ class Files:
         self._spec = spec
         self._plan = plan
         self._facts = facts
-        self._base = _base(spec.id)
+        self._base = base_of(spec.id)
         self.host_uid = _uid_outside(plan, facts)
         self._shared = facts.local and not plan.remapped(facts) and self.host_uid is not None
         direct = self._shared and facts.plain(plan.options.runtime)
@@ -160,10 +160,10 @@ class Files:
         :param host_run: that of the guest's socket, as it was when the container was made
         """
         run = {host_run or "", default_dir(f"docker-{ident}"), stage.folder("docker", ident)} - {""}
-        return remove_trees(run if keep_files else [*run, _base(ident)])
+        return remove_trees(run if keep_files else [*run, base_of(ident)])
 
 
-def _base(ident: str) -> Path:
+def base_of(ident: str) -> Path:
     return home() / "sandboxes" / f"docker-{ident}"
 
 

@@ -157,7 +157,9 @@ def parse_args(args: tuple[str, ...] | list[str]) -> Reach:
         if name in _BY_KEY:
             raise ConfigError(
                 f"docker.args: {name} is hermes's own business; nothing was started",
-                hint=f"Use the setting '{_BY_KEY[name]}'.",
+                hint="Leave it out: the first process of a sandbox reaps already."
+                if name == "--init"
+                else f"Use the setting '{_BY_KEY[name]}'.",
             )
         if name not in {*_HARMLESS, *_REACHING, "--volume", "-v", "--mount"}:
             raise ConfigError(

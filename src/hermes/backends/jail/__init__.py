@@ -14,7 +14,7 @@ from hermes.config import Config
 from hermes.errors import BackendError, HermesError, SandboxGone
 from hermes.guest.dirs import SOCKET
 
-from .._workspace import unchanged
+from .._workspace import lost_files, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import SocketChannel
 from . import _landlock
@@ -202,6 +202,9 @@ class JailBackend(Backend):
         if await asyncio.to_thread(files.guest_answers):
             return "running"
         return "stopped" if await asyncio.to_thread(files.base.is_dir) else "gone"
+
+    async def lost(self) -> str:
+        return await asyncio.to_thread(lost_files, self._files.base) if self._made else ""
 
     # --- what is inside
 

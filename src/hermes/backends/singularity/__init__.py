@@ -14,7 +14,7 @@ from hermes.config import Config, Slurm, section
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 from hermes.guest.dirs import SOCKET
 
-from .._workspace import unchanged
+from .._workspace import lost_files, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import workdir
@@ -196,6 +196,9 @@ class SingularityBackend(Backend):
         if not lost and await runner.runs():
             return "running"
         return "stopped" if await asyncio.to_thread(files.base.is_dir) else "gone"
+
+    async def lost(self) -> str:
+        return await asyncio.to_thread(lost_files, self._files.base) if self._files is not None else ""
 
     def _slurm(self) -> Slurm:
         return section(self.config.singularity, self.spec.options, "singularity option").slurm
