@@ -100,7 +100,8 @@ def get(
 def _is_secret(key: str) -> bool:
     from hermes.config import _secrets
 
-    return key in _secrets.KNOWN or (key.isupper() and _secrets.secret_name(key) is not None)
+    named = key == _secrets.MODEL_KEY or key in _secrets.KNOWN
+    return named or (key.isupper() and _secrets.secret_name(key) is not None)
 
 
 def _in_keyring(name: str) -> bool:
