@@ -31,6 +31,8 @@ def quick(argv: "Sequence[str]") -> "int | None":
             import hermes
 
             text = f"hermes {hermes.__version__}\n"
+        case [] if os.isatty(0) and os.isatty(1):
+            return None  # somebody is there to talk
         case [] | ["--help"]:
             found = _help()
             if found is None:
