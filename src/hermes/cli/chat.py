@@ -46,14 +46,14 @@ def start(query: str | None, sandbox: str | None, place: dict[str, Any], *, agai
     chosen = _chosen(sandbox, place, talk.place if talk is not None else None)
     if talk is None:
         talk = front.Conversation.begin(front.place_of(chosen))
+    on_approval = asker(yes=False, lasting=True, model=True)
     if text is not None:
-        return int(front.ask_once(connection, talk, chosen, text, on_approval=asker(yes=False), json=json))
+        return int(front.ask_once(connection, talk, chosen, text, on_approval=on_approval, json=json))
 
     def choose_other(wanted: str) -> Chosen:
         rest = {key: place[key] for key in ("workspace", "here", "settings", "network")}
         return choose(wanted, **rest)
 
-    on_approval = asker(yes=False, lasting=True, model=True)
     return int(front.converse(connection, talk, chosen, on_approval=on_approval, choose=choose_other))
 
 
