@@ -207,6 +207,12 @@ class JailWheelBackend(JailBackend):
     name: ClassVar[str] = "jail-wheel"
 
 
+class JailOverlayBackend(JailBackend):
+    """A jail whose workspace is a directory here beneath an overlay, as its options say."""
+
+    name: ClassVar[str] = "jail-overlay"
+
+
 class JailLandlockBackend(JailBackend):
     """A jail by Landlock alone, as its options say too; with its exceptions."""
 
@@ -248,6 +254,7 @@ KINDS: dict[str, type[Backend]] = {
         DockerRunscBackend,
         JailRelayBackend,
         JailWheelBackend,
+        JailOverlayBackend,
         JailLandlockBackend,
         SingularityRelayBackend,
         SingularitySlurmBackend,

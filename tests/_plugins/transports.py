@@ -13,7 +13,7 @@ OTHER_PROCESS = "test_client_killed_in_mid_command"  # it knows installed backen
 OWN = (
     *("local-relay", "local-text", "docker-relay", "docker-remap"),
     *("singularity-relay", "singularity-slurm", "ssh-far"),
-    *("jail-relay", "jail-wheel", "jail-landlock"),
+    *("jail-relay", "jail-wheel", "jail-overlay", "jail-landlock"),
 )
 # What depends on how bytes come and go and on how processes end.
 SLICE = ("test_input", "test_output", "test_stdin", "test_stopping", "test_transfer")

@@ -278,7 +278,8 @@ def test_a_reader_that_pauses_does_not_keep_ctrl_c_away(cli: Cli) -> None:
     read, write = os.pipe()
     process = cli.start("exec", "-q", "yes", stdout=write)
     os.close(write)
-    time.sleep(0.7)
+    assert os.read(read, 2) == b"y\n"
+    time.sleep(0.7)  # in which the pipe fills
     process.send_signal(signal.SIGINT)
     assert process.wait(10) == 130
     os.close(read)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -306,3 +307,27 @@ async def test_one_whose_container_was_removed_is_made_anew_and_says_so(place: s
         assert "'removed' was gone, and is made anew; its files are kept" in told
     finally:
         await again.destroy()
+
+
+FAILS_ONCE = """#!/bin/sh
+case " $* " in *" run --detach "*) again=$0.failed ;; *) again=$0 ;; esac
+[ ! -e "$again" ] || exec {real} "$@"
+: >"$0.failed"
+for word; do [ "$last" != --name ] || name=$word; last=$word; done
+{real} create --name "$name" {image} true >/dev/null
+echo 'Error response from daemon: failed to create shim task: OCI runtime create failed: stat /bin/sh' >&2
+exit 127
+"""
+
+
+async def test_an_engine_that_could_not_begin_a_container_is_asked_once_more(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first container is left behind half made, with its name, as engines leave it."""
+    wrapper = tmp_path / place
+    wrapper.write_text(FAILS_ONCE.format(real=shutil.which(place), image=IMAGES[place]))
+    wrapper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    async with sandbox(place) as box:
+        assert (await box.run("echo here")).text == "here\n"
+    assert (tmp_path / f"{place}.failed").exists()

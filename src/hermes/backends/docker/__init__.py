@@ -203,6 +203,10 @@ class DockerBackend(Backend):
             # Looking first would cost every start the time of a call.
             await ensure(engine, plan.image, self.progress, self.measure)
             done = await settled(engine.call(*argv))
+        if done.code != 0 and container.never_began(done.err):
+            # Engines are seen to lose a container's files for a moment. Nothing has run in it.
+            await settled(engine.call("rm", "--force", name))
+            done = await settled(engine.call(*argv))
         runtime = plan.options.runtime
         if done.code != 0 and runtime and runtime not in engine.facts.runtimes and "runtime" in done.err:
             raise BackendError(

@@ -116,3 +116,8 @@ def default_limits(facts: Facts) -> dict[str, float]:
     if facts.memory:
         limits["memory"] = facts.memory * 3 // 4
     return {name: value for name, value in limits.items() if name in facts.limits}
+
+
+def never_began(text: str) -> bool:
+    """Return whether an engine says that the first process of a container could not even be made."""
+    return "failed to create shim" in text or "OCI runtime create failed" in text
