@@ -12,7 +12,8 @@
     ├─ FileError         file_error                a file operation in the sandbox, or a copy to or from it
     ├─ JobError          job_error                 no such job, or it has already ended
     ├─ PortError         port_error                a port could not be bound here or reached there
-    └─ ProtocolError     protocol                  the guest sent what it must not
+    ├─ ProtocolError     protocol                  the guest sent what it must not
+    └─ ModelError        model_failed              the model that `hermes` talks to gives no answer
 
 A command that ends with a non-zero exit code and a command that hits its timeout are results, not errors.
 
@@ -22,7 +23,8 @@ More precise codes than a class's own: ``backend_unknown``, ``extra_missing`` an
 ``backend_unavailable`` and ``unsafe_socket`` (BackendError); ``cwd_unusable``, ``command_invalid``,
 ``env_invalid`` and ``stdin_failed`` (CommandError); ``not_found``, ``exists``, ``not_a_directory``,
 ``is_a_directory``, ``permission``, ``no_space``, ``too_large``, ``unsafe_path`` and ``io`` (FileError);
-``job_unknown`` and ``job_finished`` (JobError); ``port_refused`` and ``port_in_use`` (PortError).
+``job_unknown`` and ``job_finished`` (JobError); ``port_refused`` and ``port_in_use`` (PortError);
+``model_unset``, ``model_key``, ``model_unavailable``, ``model_too_long`` and ``model_steps`` (ModelError).
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ __all__ = [
     "FileError",
     "HermesError",
     "JobError",
+    "ModelError",
     "PortError",
     "ProtocolError",
     "Refused",
@@ -178,6 +181,12 @@ class ProtocolError(HermesError):
     """The guest broke the protocol; the channel to it was closed and nothing it sent was used."""
 
     default_code = "protocol"
+
+
+class ModelError(HermesError):
+    """The model that ``hermes`` talks to is not set, or gives no answer. What its tools did is done."""
+
+    default_code = "model_failed"
 
 
 def exit_code(error: BaseException) -> int:

@@ -93,11 +93,27 @@ def test_foreign_keys_are_left_alone_and_listed(file: Path) -> None:
 
 
 def test_a_key_of_both_is_ours_unless_it_is_a_section_of_theirs(file: Path) -> None:
-    assert FOREIGN & set(Config.__struct_fields__) == {"skills"}
+    assert FOREIGN & set(Config.__struct_fields__) == {"skills", "model"}
     file.write_text("skills: {external_dirs: []}\n")
     assert (load().foreign, load().skills) == (("skills",), "copy")
     file.write_text("skills: shared\n")
     assert (load().foreign, load().skills) == ((), "shared")
+
+
+def test_a_model_is_ours_when_it_has_a_name(file: Path) -> None:
+    for theirs in ("some/model", "{default: some/model, provider: x, base_url: 'http://y', api_key: z}"):
+        file.write_text(f"model: {theirs}\n")
+        assert (load().foreign, load().model.name, load().model.base_url) == (("model",), None, None)
+    file.write_text("model: {name: 'openai:x', provider: y, base_url: 'http://z'}\n")
+    config = load()
+    assert config.foreign == ("model.provider",)
+    assert (config.model.name, config.model.base_url) == ("openai:x", "http://z")
+    file.write_text("model: {base_url: 'http://z'}\n")
+    assert (load().foreign, load().model.base_url) == ((), "http://z")
+    file.write_text("model: {name: x, api_key: y}\n")
+    assert "unknown key 'model.api_key'" in failure()
+    file.write_text("model: {name: x, max_steps: 0}\n")
+    assert "model.max_steps: expected a whole number above 0" in failure()
 
 
 def test_what_hermes_agent_keeps_in_a_section_of_both(file: Path) -> None:

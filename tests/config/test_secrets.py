@@ -34,6 +34,24 @@ def test_what_is_none(key: str, hint: str) -> None:
     assert hint in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("", "HERMES_MODEL_KEY"),
+        ("{name: 'anthropic:x'}", "ANTHROPIC_API_KEY"),
+        ("{name: 'google:x'}", "GOOGLE_API_KEY"),
+        ("{name: 'openai:x', base_url: 'http://y'}", "OPENAI_API_KEY"),
+        ("{name: 'x', base_url: 'http://y'}", "HERMES_MODEL_KEY"),  # no provider's key goes to another server
+        ("{name: 'some:x', base_url: 'http://y'}", "HERMES_MODEL_KEY"),
+        ("{name: 'openai:x', key_env: MINE_KEY}", "MINE_KEY"),
+    ],
+)
+def test_the_models_key_is_that_of_its_provider(hermes_home: Path, text: str, name: str) -> None:
+    hermes_home.mkdir(mode=0o700)
+    (hermes_home / "config.yaml").write_text(f"model: {text}\n" if text else "")
+    assert _secrets.secret_name("model.api_key") == name
+
+
 def test_the_rest_of_the_file_stays(hermes_home: Path) -> None:
     hermes_home.mkdir(mode=0o700)
     path = hermes_home / ".env"

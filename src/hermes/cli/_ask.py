@@ -27,10 +27,11 @@ class Yes:
         return Answer.ONCE
 
 
-def asker(*, yes: bool, lasting: bool = False) -> Yes | Prompt | Nobody:
+def asker(*, yes: bool, lasting: bool = False, model: bool = False) -> Yes | Prompt | Nobody:
     """Return who answers. Somebody is there when stderr is a terminal and we are in its foreground.
 
     :param lasting: this process goes on to run further commands, so that an answer for the session is of use
+    :param model: what is asked for is a model's
     """
     if yes:
         return Yes()
@@ -39,5 +40,5 @@ def asker(*, yes: bool, lasting: bool = False) -> Yes | Prompt | Nobody:
             os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
             from ._prompt import Prompt
 
-            return Prompt(lasting=lasting)
+            return Prompt(lasting=lasting, model=model)
     return Nobody(HINT)

@@ -15,6 +15,7 @@ import typer
 
 from hermes.errors import HermesError, exit_code
 
+from . import _options as options
 from ._group import Group, UsageError
 from ._options import Debug, Globals, Place, new_app
 from ._report import FAILED, report, say
@@ -78,18 +79,65 @@ def _version(ctx: typer.Context, value: bool) -> None:
 @app.callback()
 def root(
     ctx: typer.Context,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "-q", "--query", metavar="TEXT", help="Let the model do this, and end. A - reads it from stdin."
+        ),
+    ] = None,
+    again: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on with this directory's last conversation.")
+    ] = False,
     sandbox: Place = None,
+    name: options.Name = None,
+    rm: options.Remove = False,
+    workspace: options.Workspace = None,
+    here: options.Here = False,
+    image: options.Image = None,
+    network: options.NetworkOption = None,
+    gpu: options.Gpu = None,
+    budget: options.BudgetOption = None,
+    settings: options.Settings = None,
+    json: Annotated[bool, typer.Option("--json", help="With -q: print the answer as JSON.")] = False,
     debug: Debug = False,
     version: Annotated[
         bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
     ] = False,
-) -> None:
-    """Run commands in a place that was chosen for them.
+) -> int | None:
+    """Talk to a model that works in a place which was chosen for it, or run commands there yourself.
 
-    Example: hermes --sandbox docker exec 'uname -a'
+    Without a command it is a conversation; -q is one task. Options other than --sandbox are for these alone:
+    a command has its own.
+
+    Example: hermes --sandbox docker --here -q 'make the tests pass'
     """
-    if ctx.invoked_subcommand is None:
+    place = {
+        "name": name,
+        "unnamed": rm,
+        "workspace": workspace,
+        "here": here,
+        "image": image,
+        "network": network,
+        "gpu": gpu,
+        "budget": budget,
+        "settings": settings,
+    }
+    given = query is not None or again or json or any(place.values())
+    if ctx.invoked_subcommand is not None:
+        if given:
+            raise UsageError("this option goes after the command, or goes without one", ctx=ctx)
+        return None
+    if not given and sandbox is None and not _on_terminal():
         print(ctx.get_help())
+        return None
+    from .chat import start
+
+    return start(query, sandbox, place, again=again, json=json)
+
+
+def _on_terminal() -> bool:
+    """Return whether somebody is there to talk."""
+    return os.isatty(0) and os.isatty(1)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,10 +13,13 @@ import textwrap
 import time
 from collections.abc import Sequence
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
-from hermes.approval import Answer, Decision, Request
+from hermes.approval import Answer, Decision, Request, decide, refusal, standard_judge
 from hermes.approval.grants import DAYS, OUTDATED, Grant, GrantStore, proposed, variables
+from hermes.config import Approvals
+from hermes.errors import HermesError
 
 from . import _status
 from ._report import clean
@@ -48,6 +51,9 @@ NOT_OFFERED = (
 )
 
 
+MAX_REASON = 500  # characters of what a model is told
+ROOM = 12  # columns for an answer
+
 EXPLAINED = "; explain lists them"
 
 
@@ -56,8 +62,14 @@ class Prompt:
 
     how = "prompt"
 
-    def __init__(self, *, lasting: bool = False, path: str = "/dev/tty") -> None:
+    def __init__(self, *, lasting: bool = False, model: bool = False, path: str = "/dev/tty") -> None:
+        """Ask nothing yet.
+
+        :param lasting: an answer for the session is of use
+        :param model: it is a model that wants to know: it can be told why not, and a yes can become a rule
+        """
         self._lasting = lasting
+        self._model = model
         self._path = path
         self._one = asyncio.Lock()
 
@@ -78,13 +90,19 @@ class Prompt:
 
     async def _ask(self, terminal: _Terminal, request: Request, decision: Decision) -> Answer:
         terminal.say(question(request, decision, terminal.width()))
-        choices = ["[n]o (default)", "[o]nce"]
+        choices = ["[n]o (default; n WHY tells the model)" if self._model else "[n]o (default)", "[o]nce"]
         if decision.grantable:
             choices += ["[s]ession"] if self._lasting else []
             choices += ["[a]lways"]
         choices.append("[e]xplain")
         while True:
-            said = (await terminal.answer(f"{', '.join(choices)}: ")).strip().lower()
+            typed = (await terminal.answer(_asking(choices, terminal.width()))).strip()
+            said = typed.lower()
+            word, _, reason = typed.partition(" ")
+            if self._model and word.lower() in ("n", "no") and reason.strip():
+                terminal.say(["No. Nothing was run; the model is told why."])
+                told = clean(reason.strip())[:MAX_REASON]
+                raise refusal(request, f"the answer was no: {told} ({decision.reason})", decision.rule)
             if said in ("e", "explain"):
                 terminal.say(explanation(request, decision, terminal.width(), lasting=self._lasting))
             elif said in ("o", "once"):
@@ -96,14 +114,67 @@ class Prompt:
                 terminal.say(
                     ["", "This would be stored:", *described(grant, request, decision, terminal.width())]
                 )
-                sure = await terminal.answer("Store it? [y]es, [n]o (default): ")
+                edit = "[c]hange it into a rule, " if self._model and request.kind in ("run", "start") else ""
+                sure = await terminal.answer(f"Store it? [y]es, {edit}[n]o (default): ")
                 if sure.strip().lower() in ("y", "yes"):
                     return Answer.ALWAYS
+                if edit and sure.strip().lower() in ("c", "change") and await self._rule(terminal, request):
+                    return Answer.ONCE
             elif said in ("", "n", "no", "\x03", "\x04"):
                 terminal.say(["No. Nothing was run."])
                 return Answer.NO
             else:
                 terminal.say([f"'{clean(said)[:20]}' is none of them."])
+
+    async def _rule(self, terminal: _Terminal, request: Request) -> bool:
+        """Let a rule be written that covers the request, and keep it in config.yaml; False for none."""
+        terminal.say(
+            ["", "A pattern for commands that may run unasked, such as: git push *", "Enter alone: none."]
+        )
+        pattern = (await terminal.answer("Allow: ")).strip()
+        if not pattern or pattern in ("\x03", "\x04"):
+            return False
+        try:
+            covers = await asyncio.to_thread(_covers, pattern, request)
+        except HermesError as error:
+            terminal.say([*textwrap.wrap(clean(f"It is no rule: {error}"), terminal.width() - 1), ""])
+            return False
+        if not covers:
+            terminal.say(["It does not cover this command. Nothing was stored.", ""])
+            return False
+        terminal.say(["", "This would be added to approvals.allow in config.yaml, for every place:"])
+        terminal.say([f"  {clean(pattern)}"])
+        sure = await terminal.answer("Store it, and run this once? [y]es, [n]o (default): ")
+        if sure.strip().lower() not in ("y", "yes"):
+            return False
+        try:
+            where = await asyncio.to_thread(_keep_rule, pattern)
+        except HermesError as error:
+            terminal.say(textwrap.wrap(clean(str(error)), terminal.width() - 1))
+            return False
+        terminal.say([f"It is in {clean(str(where))}, and holds for what is started from now on."])
+        return True
+
+
+def _covers(pattern: str, request: Request) -> bool:
+    """Return whether a pattern lets a request through.
+
+    :raises HermesError: it is no pattern
+    """
+    judge = standard_judge(Approvals(allow=(pattern,)))
+    return decide(judge, request).action == "allow"
+
+
+def _keep_rule(pattern: str) -> Path:
+    from hermes.config import _file
+
+    known = (_file.data().get("approvals") or {}).get("allow") or []
+    return _file.change([(["approvals", "allow"], [*known, pattern])])
+
+
+def _asking(choices: Sequence[str], width: int) -> str:
+    lines = textwrap.wrap(f"{', '.join(choices)}:", width - 1)
+    return "\n".join(lines) + ("\n> " if len(lines[-1]) > width - ROOM else " ")
 
 
 def question(request: Request, decision: Decision, width: int) -> list[str]:

@@ -11,6 +11,7 @@ WIDTH = 80
 VARIABLES = """
     HERMES_SANDBOX HERMES_WORKSPACE HERMES_TIMEOUT HERMES_NETWORK HERMES_DOCKER_IMAGE HERMES_DOCKER_PROGRAM
     HERMES_SINGULARITY_IMAGE HERMES_APPROVALS HERMES_OUTPUT_LIMIT HERMES_LOCAL_PYTHON
+    HERMES_MODEL HERMES_MODEL_URL
     TERMINAL_SSH_HOST TERMINAL_SSH_USER TERMINAL_SSH_PORT TERMINAL_SSH_KEY
     DAYTONA_API_URL DAYTONA_TARGET DAYTONA_ORGANIZATION_ID
     VERCEL_TEAM_ID VERCEL_PROJECT_ID HERMES_VERCEL_API_URL
@@ -30,6 +31,8 @@ def quick(argv: "Sequence[str]") -> "int | None":
             import hermes
 
             text = f"hermes {hermes.__version__}\n"
+        case [] if os.isatty(0) and os.isatty(1):
+            return None  # somebody is there to talk
         case [] | ["--help"]:
             found = _help()
             if found is None:

@@ -100,7 +100,7 @@ def get(
 def _is_secret(key: str) -> bool:
     from hermes.config import _secrets
 
-    if key in _secrets.KNOWN or key in _secrets.declared():
+    if key == _secrets.MODEL_KEY or key in _secrets.KNOWN or key in _secrets.declared():
         return True
     return key.isupper() and _secrets.secret_name(key) is not None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ._load import FOREIGN, FOREIGN_APPROVALS, FOREIGN_MODES, _each, _hints
+from ._load import FOREIGN, FOREIGN_APPROVALS, FOREIGN_MODEL, FOREIGN_MODES, _each, _hints
 from ._schema import Config
 
 __all__ = ["FILE", "schema"]
@@ -35,7 +35,9 @@ def schema() -> dict[str, Any]:
     theirs = parts["Approvals"]["properties"]
     theirs["mode"]["enum"] = [*theirs["mode"]["enum"], *FOREIGN_MODES]
     theirs |= {key: {"description": "hermes-agent's"} for key in sorted(FOREIGN_APPROVALS)}
-    for key in FOREIGN & set(top["properties"]):
+    parts["Model"]["type"] = ["object", "string"]
+    parts["Model"]["properties"] |= {key: {"description": "hermes-agent's"} for key in sorted(FOREIGN_MODEL)}
+    for key in (FOREIGN & set(top["properties"])) - {"model"}:
         top["properties"][key] = {"anyOf": [top["properties"][key], {"type": "object"}]}
     top["properties"] = {
         **top["properties"],

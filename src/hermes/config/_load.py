@@ -29,6 +29,8 @@ ENVIRONMENT = {
     "HERMES_APPROVALS": "approvals.mode",
     "HERMES_OUTPUT_LIMIT": "output.limit",
     "HERMES_LOCAL_PYTHON": "local.python",
+    "HERMES_MODEL": "model.name",
+    "HERMES_MODEL_URL": "model.base_url",
     "DAYTONA_API_URL": "daytona.api_url",
     "DAYTONA_ORGANIZATION_ID": "daytona.organization",
     "DAYTONA_TARGET": "daytona.target",
@@ -62,6 +64,11 @@ FOREIGN_APPROVALS = frozenset(
 
 FOREIGN_MODES = {"manual": "ask", "smart": "ask"}
 """Its words for ``approvals.mode``. Where a model may answer there, a person is asked here."""
+
+FOREIGN_MODEL = frozenset(
+    ("api_mode", "aliases", "context_length", "default", "max_context_length", "openai_runtime", "provider")
+)
+"""What hermes-agent keeps in ``model``, a section of both; there it may also be no more than a name."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 Where = Callable[[tuple[str, ...]], str]
@@ -167,6 +174,10 @@ def own(data: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     if isinstance(ours.get("approvals"), Mapping):
         ours["approvals"], theirs = _own_approvals(ours["approvals"])
         foreign += theirs
+    if isinstance(ours.get("model"), Mapping):
+        theirs = tuple(f"model.{key}" for key in ours["model"] if key in FOREIGN_MODEL)
+        ours["model"] = {key: value for key, value in ours["model"].items() if key not in FOREIGN_MODEL}
+        foreign += theirs
     return ours, foreign
 
 
@@ -229,6 +240,10 @@ def _is_foreign(key: str, value: Any) -> bool:
     ours = _hints(Config).get(key)
     if ours is None:
         return key in FOREIGN
+    if key == "model":  # with our name in it, it is ours
+        return isinstance(value, str) or (
+            isinstance(value, Mapping) and "name" not in value and not FOREIGN_MODEL.isdisjoint(value)
+        )
     is_section = isinstance(ours, type) and issubclass(ours, msgspec.Struct)
     return key in FOREIGN and not is_section and isinstance(value, Mapping)
 

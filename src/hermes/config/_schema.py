@@ -70,6 +70,35 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     enabled: bool | None = None
 
 
+class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The model that ``hermes`` talks to. Its key is a secret, and in none of these.
+
+    ``name``
+        ``PROVIDER:MODEL``, where the provider is ``openai``, ``anthropic`` or ``google``; with ``base_url``
+        and no provider, a model of a server that speaks as OpenAI's does.
+    ``base_url``
+        Another address than the provider's own, such as that of a server on this machine.
+    ``key_env``
+        The variable that has the key, None for the provider's usual one.
+    ``max_tokens``
+        Of one answer, None for the provider's default.
+    ``max_steps``
+        Answers of the model in one turn, after which it has to be told to go on.
+    ``timeout``
+        Seconds without any sign of the model, after which a request has failed.
+    ``retries``
+        How often a request is made again that failed for no fault of its own.
+    """
+
+    name: str | None = None
+    base_url: str | None = None
+    key_env: str | None = None
+    max_tokens: Annotated[int, msgspec.Meta(gt=0)] | None = None
+    max_steps: Annotated[int, msgspec.Meta(gt=0)] = 100
+    timeout: Duration = 120.0
+    retries: Annotated[int, msgspec.Meta(ge=0, le=20)] = 4
+
+
 class Approvals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is asked about, and how.
 
@@ -472,6 +501,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     tool_use: ToolUse = msgspec.field(default_factory=ToolUse)
     log: Log = msgspec.field(default_factory=Log)
     telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
+    model: Model = msgspec.field(default_factory=Model)
     approvals: Approvals = msgspec.field(default_factory=Approvals)
     credentials: Credentials = msgspec.field(default_factory=Credentials)
     limits: Limits = msgspec.field(default_factory=Limits)

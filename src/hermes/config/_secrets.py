@@ -14,9 +14,10 @@ from ._env import PASSWORD, at_once, ungivable
 from ._env import _unquoted as unquoted
 from ._file import locked, replace
 from ._load import ENVIRONMENT, load
+from ._model import key_variable
 from ._units import home
 
-__all__ = ["KNOWN", "PASSWORD", "declared", "names", "read", "secret_name", "write"]
+__all__ = ["KNOWN", "MODEL_KEY", "PASSWORD", "declared", "names", "read", "secret_name", "write"]
 
 KNOWN = {
     "modal.token_id": "MODAL_TOKEN_ID",
@@ -25,6 +26,9 @@ KNOWN = {
     "vercel.token": "VERCEL_TOKEN",
 }
 """Names as of settings, for secrets whose variable the places' own programs know."""
+
+MODEL_KEY = "model.api_key"
+"""The same for the model's key, whose variable is its provider's."""
 
 _WORDS = re.compile(r"(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)(?:_ID)?$")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]{0,100}", re.ASCII)
@@ -42,6 +46,8 @@ def secret_name(key: str) -> str | None:
         return KNOWN[key]
     if key in declared() and ungivable(key) == "":
         return key
+    if key == MODEL_KEY:
+        return key_variable(load().model)
     if not _NAME.fullmatch(key):
         return None
     if key == PASSWORD or (key not in ENVIRONMENT and _WORDS.search(key)):

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from hermes._json import plain
 
-from ._result import LEAST
+from ._result import LEAST, shown
 
 if TYPE_CHECKING:
     from hermes.sandbox import Sandbox
 
-__all__ = ["place_text"]
+__all__ = ["place_line", "place_text"]
 
 _ISOLATION = {
     "none": "no isolation at all: commands run on the user's own machine, as the user, in the user's files",
@@ -58,17 +58,49 @@ def place_text(box: Sandbox) -> str:
     return "\n".join(lines)
 
 
+_SHORT = {
+    "none": "NOT isolated",
+    "remote": "another machine",
+}
+
+
+def place_line(box: Sandbox, cwd: str | None = None) -> str:
+    """Return the same in one line, for the person: what isolates it, the directory, network, what is kept.
+
+    :param cwd: the directory of the default session, where that is known
+    """
+    facts, gate = box.describe(), box._gate
+    host = f":{box._options['host']}" if box._options.get("host") else ""
+    kind = _SHORT.get(facts["isolation"], facts["isolation"]) + ("!" if facts["reaches_host"] else "")
+    kept = "files are yours" if box.backend == "local" else "files stay" if box.named else "nothing stays"
+    asks = "asks" if gate is not None and gate.scope == "all" and gate.mode != "off" else "asks nothing"
+    return " | ".join(
+        (
+            f"{box.backend}{host} ({kind})",
+            f"network {_kind_of_network(box)[0]}",
+            kept,
+            asks,
+            shown(cwd or box.cwd),
+        )
+    )
+
+
 def _network(box: Sandbox) -> str:
-    """Return what can be reached, as the place was really made: some have another default, or a list."""
+    """Return what can be reached, in words."""
+    made, listed = _kind_of_network(box)
+    only = f"; only {', '.join(map(str, listed))} can be reached" if listed and made == "on" else ""
+    return _NETWORK.get(made, made) + only
+
+
+def _kind_of_network(box: Sandbox) -> tuple[str, list[Any]]:
+    """Return the network of the place as it was really made, and a list of what alone it reaches."""
     record, wanted = box._record, box._the_place().spec.network
     known: list[dict[str, Any]] = [record.locator, record.settings] if record is not None else []
     made = next((one["network"] for one in known if isinstance(one.get("network"), str)), wanted)
     if made is None:
         outside = box.describe()["isolation"] in ("none", "remote") or box.backend == "singularity"
         made = "host" if outside else "on"
-    listed = [name for one in known for key in _LISTS for name in one.get(key) or ()]
-    only = f"; only {', '.join(map(str, listed))} can be reached" if listed and made == "on" else ""
-    return _NETWORK.get(made, made) + only
+    return made, [name for one in known for key in _LISTS for name in one.get(key) or ()]
 
 
 def _kept(box: Sandbox) -> str:
