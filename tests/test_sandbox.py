@@ -18,6 +18,7 @@ from hermes.approval import Decision, Request
 from hermes.config import Lifetime, load
 from hermes.errors import SandboxGone, exit_code
 from hermes.state import SandboxRecord, Store
+from hermes.testing.tools import eventually
 
 
 def alive(pid: int) -> bool:
@@ -344,6 +345,19 @@ async def test_commands_keep_their_order_when_the_use_of_the_sandbox_is_noted() 
         assert box._record.last_used > 0.0
 
 
+def ended(pid: int) -> bool:
+    """Whether a process has let go of all it had open."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+async def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: asyncio.to_thread(ended, pid))
+
+
 async def test_one_whose_directory_was_removed_is_gone_and_says_what_is_lost() -> None:
     """It is not made anew in silence, as if there had been nothing in it."""
     box = await hermes.Sandbox("local", name="lost", workspace="private", approval="off").open()
@@ -351,12 +365,12 @@ async def test_one_whose_directory_was_removed_is_gone_and_says_what_is_lost() -
     workspace = Path(box._the_place().workspace())
     pid = int(str(box._channel.guest["pid"]))
     await box.close()
-    os.kill(pid, signal.SIGKILL)
+    await kill(pid)
     again = await hermes.Sandbox("local", name="lost", workspace="private", approval="off").open()
     assert (await again.run("cat file")).text == "kept\n"
     pid = int(str(again._channel.guest["pid"]))
     await again.close()
-    os.kill(pid, signal.SIGKILL)
+    await kill(pid)
     await asyncio.to_thread(shutil.rmtree, workspace)
     with pytest.raises(
         SandboxGone, match=r"its files are lost: its directory, .*workspace, was removed"
