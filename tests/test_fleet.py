@@ -362,17 +362,21 @@ async def test_declared_credentials_are_there_and_not_in_results(
     file.write_text("content-of-the-file-1")
     config = msgspec.convert({"credentials": {"env": ["A_FLEET_TOKEN"]}}, Config)
     same = '[ "$(cat $HERMES_CREDENTIALS/file)" = content-of-the-file-%d ] && echo same'
+    begun, go = path.with_name("begun"), path.with_name("go")
     write(
         path,
         {"command": "echo ${#A_FLEET_TOKEN} $A_FLEET_TOKEN", "id": "env"},
-        {"command": f"{same % 1}; until [ -e {path.parent}/go ]; do sleep 0.02; done", "id": "file"},
+        {
+            "command": f"{same % 1}; >{begun}; until [ -e {path.parent}/go ]; do sleep 0.02; done",
+            "id": "file",
+        },
         {"command": same % 2, "id": "renewed"},
         {"command": "echo $A_FLEET_TOKEN", "env": {"A_FLEET_TOKEN": "its own"}, "id": "own"},
     )
     work = asyncio.ensure_future(run(path, config=config))
-    await until(lambda: asyncio.to_thread(lambda: '"env"' in _text(path)))
+    await until(lambda: asyncio.to_thread(begun.exists))
     file.write_text("content-of-the-file-2")
-    path.with_name("go").touch()
+    go.touch()
     summary = await work
     assert summary.ok == 4, summary.troubles
     said = {one["id"]: one["stdout"] for one in results(path)}
@@ -381,11 +385,6 @@ async def test_declared_credentials_are_there_and_not_in_results(
     assert "value-of-the-fleet" not in "".join(
         one.read_text("utf-8", "replace") for one in path.parent.iterdir() if one.is_file()
     )
-
-
-def _text(path: Path) -> str:
-    found = path.with_name("f.results.jsonl")
-    return found.read_text() if found.exists() else ""
 
 
 async def test_each_fleet_command_has_the_variables_it_names(
