@@ -1,6 +1,8 @@
 """Durations, sizes and the home directory."""
 
 import contextlib
+import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,9 @@ def test_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HERMES_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert home() == tmp_path / ".hermes"
+    monkeypatch.setenv("HOME", "")
+    assert home() == Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".hermes"
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HERMES_HOME", "~/elsewhere")
     assert home() == tmp_path / "elsewhere"
     assert list(tmp_path.iterdir()) == []

@@ -20,6 +20,12 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.ASCII)
 
 
+def _account() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
 def home() -> Path:
     """Return the directory that holds configuration and state, which need not exist.
 
@@ -31,8 +37,10 @@ def home() -> Path:
     if named:
         return Path(os.path.abspath(os.path.expanduser(named)))
     try:
-        return Path.home() / ".hermes"
-    except RuntimeError as error:
+        # An empty HOME would make it a directory of the whole machine's.
+        own = Path(f"~{_account()}").expanduser() if os.environ.get("HOME") == "" else Path.home()
+        return own / ".hermes"
+    except (KeyError, RuntimeError) as error:
         raise ConfigError(
             "this user has no home directory, so there is no place for hermes's files",
             hint="set HERMES_HOME to a directory of your own",

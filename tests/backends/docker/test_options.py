@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hermes.backends.docker._options import Mount, parse_args, parse_mount
 from hermes.backends.docker._plan import plan_for
 from hermes.config import Config, Docker
 from hermes.errors import ConfigError, UnsupportedError
+from hermes.guest.dirs import default_dir
 
 
 def backend(docker: Docker | None = None, **spec: Any) -> DockerBackend:
@@ -167,6 +169,20 @@ def test_paths_that_reach_the_host(
         assert reaches_host(path, read_only=True) is None, path
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/engine/docker.sock")
     assert "engine" in (reaches_host(str(tmp_path / "engine")) or "")
+
+
+@pytest.mark.parametrize("name", ["XDG_RUNTIME_DIR", "HOME", "TMPDIR", "DOCKER_HOST", "XDG_CONFIG_HOME"])
+@pytest.mark.parametrize("value", ["", "relative"])
+def test_an_empty_variable_names_no_place(
+    name: str, value: str, tmp_path: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a relative one, which means nothing either, the directory we are in is not taken for its place."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    assert checked_workspace("here", str(tmp_path)) == str(tmp_path)
+    keys = os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, ".ssh")
+    assert reaches_host(keys)
+    assert os.path.isabs(default_dir("x"))
 
 
 def test_mounts_that_reach_the_host_make_it_judged(tmp_path: Path) -> None:

@@ -297,4 +297,4 @@ def _home() -> str:
     # The client goes by the account's home, whatever HOME says.
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(os.geteuid()).pw_dir
-    return os.environ.get("HOME", "/")
+    return os.environ.get("HOME") or "/"
