@@ -169,7 +169,8 @@ class DockerBackend(Backend):
         network = {"on": "", "off": "none", "host": "host", "internal": name}[plan.network]
         label = [part for one in await asyncio.to_thread(labels, self.spec) for part in ("--label", one)]
         if plan.network == "internal":
-            await settled(engine.ask("network", "create", "--internal", *label, name))
+            alone = container.internal_network(engine.facts)
+            await settled(engine.ask("network", "create", "--internal", *alone, *label, name))
         for volume in files.volumes:
             if (await engine.call("volume", "inspect", volume)).code != 0:
                 files.new_volumes.append(volume)
@@ -186,6 +187,9 @@ class DockerBackend(Backend):
             args=[*plan.args, *files.keep_id()],
             run_mount=files.run_mount(),
         )
+        closed: Sequence[str] = ()
+        if plan.network == "internal":
+            closed = await asyncio.to_thread(container.no_ipv6, engine.facts)
         narrowed = await asyncio.to_thread(files.filter)
         argv = (
             *("run", "--detach", "--pull", "never", "--name", name, "--hostname", name[:63].rstrip("-.")),
@@ -195,6 +199,7 @@ class DockerBackend(Backend):
             *label,
             *arguments,
             *narrowed,
+            *closed,
             *("--entrypoint", "/bin/sh", plan.image.reference, "-c"),
             container.init_script(0 if self.spec.keep else _idle(self.spec.lifetime)),
         )
