@@ -131,7 +131,7 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
                 f"limits.{limit} is {spec.limits[limit]:g}; a sandbox needs {least:g}; nothing was started"
             )
     if source == "dockerfile":
-        plan.image = from_dockerfile(str(options.dockerfile))
+        plan.image = from_dockerfile(str(options.dockerfile), workspace=here)
     elif source == "devcontainer":
         _apply_devcontainer(plan, spec, str(options.devcontainer))
     _settle_user(plan)
@@ -154,7 +154,9 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
 
 def _apply_devcontainer(plan: Plan, spec: Spec, path: str) -> None:
     folder = plan.here or spec.here or os.getcwd()
-    found = _devcontainer.load(os.path.join(folder, os.path.expanduser(path)), folder, WORKSPACE)
+    found = _devcontainer.load(
+        os.path.join(folder, os.path.expanduser(path)), folder, WORKSPACE, changing=plan.here
+    )
     parsed = parse_args(found.args)
     plan.image, plan.env, plan.post_create = found.image, found.env, found.post_create
     plan.mounts += [*found.mounts, *parsed.mounts]
