@@ -121,6 +121,12 @@ async def find_or_create(
             if not wanted.recreate or any(line.startswith("workspace: ") for line in other if record.copied):
                 await place.let_go()
                 raise _differs(record, other)
+            try:
+                again = backends.load(wanted.backend)(_spec(wanted, record.id), config)
+                await again.check_remake(record.locator)
+            except BaseException:
+                await place.let_go()
+                raise
             await place.destroy(keep_files=True)
             return *await _create(wanted, config, store, record), "anew"
         if state == "stopped" and create:

@@ -529,6 +529,16 @@ class Backend(ABC):
         """Close what was kept open of the last look at a place that is not going to be used."""
         return None
 
+    async def check_remake(self, locator: Mapping[str, Any]) -> None:
+        """Check that a ``create`` will have the files of a place that was made with other settings.
+
+        Called before that place is destroyed with ``keep_files``.
+
+        :param locator: that of the place there is
+        :raises HermesError: it will not; nothing was removed
+        """
+        return None
+
     async def lost(self) -> str:
         """Say what is lost with a place that :meth:`find` has just called gone, as in "its files are lost".
 

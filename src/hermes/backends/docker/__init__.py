@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 GUEST_SECONDS = 10.0
 NO_FILTER = "its engine filters no system calls"
 POST_CREATE_SECONDS = 3600.0
+GIVE = 'o=$1; shift; for d do [ "$(stat -c %u:%g "$d")" = "$o" ] || chown -hR "$o" "$d" || exit; done'
 
 
 class DockerBackend(Backend):
@@ -175,7 +176,7 @@ class DockerBackend(Backend):
             if (await engine.call("volume", "inspect", volume)).code != 0:
                 files.new_volumes.append(volume)
                 await settled(engine.ask("volume", "create", *label, volume))
-        files.owner = None if user.startswith("0:") else user
+        files.owner = user
         limits = {**container.default_limits(engine.facts), **self.spec.limits}
         arguments = container.run_arguments(
             plan.options,
@@ -247,18 +248,26 @@ class DockerBackend(Backend):
             "env": dict(plan.env),
         }
 
-    async def _give(self, engine: Engine, plan: Plan, files: Files, user: str) -> None:
-        """Give new volumes to the user inside. Nobody in the sandbox's own container has the right to.
+    async def _give(self, engine: Engine, plan: Plan, files: Files) -> None:
+        """Give volumes to the user inside. Nobody in the sandbox's own container has the right to.
 
-        The engine must have mounted them there: it then gives them what the image has in their place.
+        The engine must have mounted them there: it then gives them what the image has in their place. Those
+        that another user had are given with all that is in them.
         """
-        mounts = [mount for mount in files.mounts if mount.source in files.new_volumes]
+        ours = set(files.volumes)
+        if files.owner.startswith("0:"):
+            ours -= set(files.new_volumes)
+        mounts = [mount for mount in files.mounts if mount.source in ours]
+        if not mounts:
+            return
         await settled(
             engine.ask(
                 *("run", "--rm", "--pull", "never", "--network", "none", "--user", "0:0", "--read-only"),
-                *("--cap-drop", "ALL", "--cap-add", "CHOWN", "--security-opt", "no-new-privileges"),
+                *("--cap-drop", "ALL", "--cap-add", "CHOWN", "--cap-add", "DAC_OVERRIDE"),
+                *("--security-opt", "no-new-privileges"),
                 *(part for mount in mounts for part in ("--mount", mount.argument())),
-                *("--entrypoint", "chown", plan.image.reference, user, *(one.target for one in mounts)),
+                *("--entrypoint", "/bin/sh", plan.image.reference, "-c", GIVE, "sh", files.owner),
+                *(one.target for one in mounts),
             )
         )
 
@@ -279,8 +288,8 @@ class DockerBackend(Backend):
                 group.create_task(self._block(engine))
             if files.host_run is not None:
                 group.create_task(asyncio.to_thread(files.wait_for_guest, GUEST_SECONDS))
-            if files.new_volumes and files.owner is not None:
-                await self._give(engine, plan, files, files.owner)
+            if files.volumes:
+                await self._give(engine, plan, files)
         for argv in plan.post_create:
             self.progress(f"post-create: {' '.join(argv)[:200]}")
             env = [part for key in plan.env for part in ("--env", key)]
@@ -334,6 +343,21 @@ class DockerBackend(Backend):
         if seen is None or seen.get("State", {}).get("Status") in ("dead", "removing"):
             return "gone"
         return "running" if seen["State"].get("Running") and not seen["State"].get("Paused") else "stopped"
+
+    async def check_remake(self, locator: Mapping[str, Any]) -> None:
+        plan = await asyncio.to_thread(self._planned)
+        engine = await engine_for(plan.options, self.name)
+        if not _is_locator(locator) or locator["program"] != list(engine.argv):
+            return
+        files = await asyncio.to_thread(Files, self.spec, plan, engine.facts)
+        if bool(files.volumes) != bool(locator["volumes"]):
+            raise UnsupportedError(
+                f"the files of '{self.spec.name}' are in "
+                f"{'volumes' if locator['volumes'] else 'directories'}, "
+                f"which cannot be given to the docker.user '{plan.options.user}'; nothing was removed",
+                hint="A user that only the image knows has volumes, one with a number directories: keep to "
+                "the kind that it has, as in docker.user=UID:GID, or use another name.",
+            )
 
     async def lost(self) -> str:
         if not self._made or self._made["volumes"]:
