@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -292,6 +293,35 @@ async def test_a_command_after_the_start_that_fails_leaves_nothing(tmp_path: Pat
     with pytest.raises(BackendError, match="exit code 7: why"):
         await sandbox("docker", name="post", devcontainer=str(tmp_path)).open()
     assert list((hermes_home / "sandboxes").glob("*")) == []
+
+
+@pytest.mark.docker_engine
+@pytest.mark.parametrize(
+    ("command", "hinted"),
+    [("exit 7", False), ("touch /usr/x", True), ("echo x: Permission denied; exit 1", True)],
+)
+async def test_the_writable_root_is_advised_where_it_helps(
+    tmp_path: Path, command: str, hinted: bool
+) -> None:
+    written(tmp_path, {"image": IMAGES["docker"], "postCreateCommand": command})
+    with pytest.raises(BackendError, match="post-create") as caught:
+        await sandbox("docker", devcontainer=str(tmp_path), user="1000").open()
+    assert ("writable_root" in (caught.value.hint or "")) is hinted
+    assert hinted or command in (caught.value.hint or "")
+
+
+@pytest.mark.docker_engine
+async def test_what_is_not_done_is_said_once(tmp_path: Path) -> None:
+    asked = {"onCreateCommand": "x", "initializeCommand": ["x"], "workspaceFolder": "/code", "capAdd": []}
+    file = written(tmp_path, {"image": IMAGES["docker"], **asked})
+    options: dict[str, Any] = {"name": "silent", "devcontainer": str(tmp_path)}
+    with pytest.warns(UserWarning) as caught:
+        box = await sandbox("docker", **options).open()
+    said = [str(one.message) for one in caught]
+    await box.close()
+    assert said == [f"of {file} nothing is done with initializeCommand, onCreateCommand, workspaceFolder"]
+    async with sandbox("docker", **options) as box:  # and no warning, which would be an error here
+        await box.destroy()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +22,7 @@ from .._workspace import lost_files, reaches_host, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
+from ._devcontainer import shown
 from ._engine import Engine, engine_for, missing
 from ._files import Files, base_of
 from ._image import DEFAULT_IMAGE, ensure, latest, no_image, pinned
@@ -133,6 +135,8 @@ class DockerBackend(Backend):
             if isinstance(error, BaseExceptionGroup):
                 raise error.exceptions[0] from None
             raise
+        if plan.ignored:
+            warnings.warn(plan.ignored, stacklevel=1)
         return self._made
 
     def _refuse(self, plan: Plan, engine: Engine) -> None:
@@ -291,7 +295,7 @@ class DockerBackend(Backend):
             if files.volumes:
                 await self._give(engine, plan, files)
         for argv in plan.post_create:
-            self.progress(f"post-create: {' '.join(argv)[:200]}")
+            self.progress(f"post-create: {shown(argv)[:200]}")
             env = [part for key in plan.env for part in ("--env", key)]
             done = await engine.call(
                 *("exec", *env, ident, *argv),
@@ -300,10 +304,13 @@ class DockerBackend(Backend):
                 env=plan.env,
             )
             if done.code != 0:
+                unwritable = re.search("read-only file system|permission denied", done.err + done.out, re.I)
                 raise BackendError(
                     f"the post-create command ended with exit code {done.code}: {done.said}; the container "
                     "was removed",
-                    hint="The image's files cannot be written to unless docker.writable_root is set.",
+                    hint="The image's files cannot be written to unless docker.writable_root is set."
+                    if unwritable and not plan.options.writable_root
+                    else f"It was: {shown(argv)[:200]}",
                 )
 
     async def _block(self, engine: Engine) -> None:

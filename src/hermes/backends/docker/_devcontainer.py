@@ -20,6 +20,17 @@ __all__ = ["Devcontainer", "load"]
 
 PLACES = (".devcontainer/devcontainer.json", ".devcontainer.json")
 UNSUPPORTED = ("dockerComposeFile", "features", "service")
+IGNORED = (
+    *(
+        "initializeCommand",
+        "onCreateCommand",
+        "updateContentCommand",
+        "postStartCommand",
+        "postAttachCommand",
+    ),
+    *("workspaceFolder", "workspaceMount", "appPort", "capAdd", "securityOpt", "privileged"),
+)
+"""Keys that would change what is inside, and do not here."""
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
 
@@ -35,6 +46,7 @@ class Devcontainer:
     mounts: tuple[Mount, ...] = ()
     args: tuple[str, ...] = ()
     post_create: tuple[tuple[str, ...], ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def load(path: str, workspace: str, inside: str, changing: str | None = None) -> Devcontainer:
@@ -74,6 +86,7 @@ def load(path: str, workspace: str, inside: str, changing: str | None = None) ->
         mounts=tuple(_mount(one, file) for one in _items(data, "mounts", file)),
         args=tuple(str(one) for one in _items(data, "runArgs", file)),
         post_create=_commands(data.get("postCreateCommand"), file),
+        ignored=tuple(key for key in IGNORED if data.get(key) and data[key] != inside),
     )
 
 

@@ -30,7 +30,8 @@ class Plan:
 
     ``here``: the directory of this machine that becomes the workspace, None for one of the sandbox's own.
     ``user_name``: a user that only the image can turn into a number. ``engine``: the one that is meant, None
-    for this machine's own. ``reasons``: why this is no sandbox.
+    for this machine's own. ``reasons``: why this is no sandbox. ``ignored``: what was asked for and is
+    not done.
     """
 
     options: Docker
@@ -46,6 +47,7 @@ class Plan:
     user_name: str | None = None
     engine: str | None = None
     post_create: tuple[tuple[str, ...], ...] = ()
+    ignored: str = ""
 
     @property
     def binds(self) -> list[str]:
@@ -159,6 +161,8 @@ def _apply_devcontainer(plan: Plan, spec: Spec, path: str) -> None:
     )
     parsed = parse_args(found.args)
     plan.image, plan.env, plan.post_create = found.image, found.env, found.post_create
+    if found.ignored:
+        plan.ignored = f"of {found.path} nothing is done with {', '.join(found.ignored)}"
     plan.mounts += [*found.mounts, *parsed.mounts]
     plan.args += parsed.args
     plan.reasons += [*filter(None, map(mount_reach, found.mounts)), *parsed.reasons]
