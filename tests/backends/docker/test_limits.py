@@ -168,3 +168,9 @@ async def test_limits_that_a_rootless_engine_cannot_enforce_are_refused() -> Non
     for limits in ({"memory": 128 * MIB}, {"cpus": 1}, {"pids": 100}):
         with pytest.raises(hermes.UnsupportedError, match="nothing was started"):
             await sandbox("podman", limits=limits).open()
+
+
+@pytest.mark.docker_engine
+async def test_more_cores_than_there_are_are_refused() -> None:
+    with pytest.raises(hermes.UnsupportedError, match=r"limits\.cpus: 4000 .*nothing was started"):
+        await sandbox("docker", limits={"cpus": 4000}).open()

@@ -61,6 +61,16 @@ def test_what_is_no_mount_is_refused(written: str) -> None:
         parse_mount(written)
 
 
+def test_a_directory_is_not_taken_for_a_volume(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The volume would be made, and would outlive the sandbox."""
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="there is a directory 'data' here"):
+        parse_mount("data:/data")
+    assert parse_mount("./data:/data").source == str(tmp_path / "data")
+    assert parse_mount("other:/data").source == "other"
+
+
 def test_a_mounts_text_cannot_become_another_argument() -> None:
     assert Mount("/a,readonly", '/b"c').argument() == 'type=bind,"source=/a,readonly","target=/b""c"'
     assert Mount("cache", "/b", True).argument() == "type=volume,source=cache,target=/b,readonly"
@@ -228,6 +238,10 @@ def test_workspaces_of_a_project(tmp_path: Path) -> None:
         ({"user": "1234", "writable_root": True}, "root inside"),
         ({"dockerfile": "/a", "devcontainer": "/b"}, "there is one image"),
         ({"dockerfile": "/nonexistent"}, "cannot be read"),
+        ({"image": "--privileged"}, "a name that no image has"),
+        ({"image": "-v/:/host"}, "a name that no image has"),
+        ({"limits": {"memory": 1 << 20}}, r"limits\.memory is 1m; a sandbox needs 32m"),
+        ({"limits": {"memory": 1536}}, r"limits\.memory is 1\.5k; a sandbox needs 32m"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:

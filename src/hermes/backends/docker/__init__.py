@@ -148,6 +148,11 @@ class DockerBackend(Backend):
                     "rootless engines need cgroup v2 with that controller delegated; leave the limit out, "
                     "or use another engine",
                 )
+        cpus = self.spec.limits.get("cpus", 0)
+        if cpus > facts.cpus and not facts.podman:
+            raise self._unsupported(
+                f"limits.cpus: {cpus:g} with this {engine.name} engine", f"it has {facts.cpus}; name fewer"
+            )
         if not facts.local and plan.binds:
             raise UnsupportedError(
                 f"the {engine.name} engine does not see the files of this machine, so "

@@ -129,13 +129,20 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
     )
     for limit, least in LEAST.items():
         if spec.limits.get(limit, least) < least:
-            raise ConfigError(
-                f"limits.{limit} is {spec.limits[limit]:g}; a sandbox needs {least:g}; nothing was started"
-            )
+            asked, needed = spec.limits[limit], f"{least:g}"
+            said = f"{asked:g}"
+            if limit == "memory":
+                needed, said = _size(least), _size(asked)
+            raise ConfigError(f"limits.{limit} is {said}; a sandbox needs {needed}; nothing was started")
     if source == "dockerfile":
         plan.image = from_dockerfile(str(options.dockerfile), workspace=here)
     elif source == "devcontainer":
         _apply_devcontainer(plan, spec, str(options.devcontainer))
+    if not plan.image.reference or plan.image.reference.startswith("-"):
+        raise ConfigError(
+            f"the image '{plan.image.reference}' has a name that no image has; nothing was started",
+            hint="Name it as 'docker images' lists it.",
+        )
     _settle_user(plan)
     parsed = parse_args(options.args)
     own = [parse_mount(text) for text in options.mounts]
@@ -152,6 +159,11 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
         if taken.count(target) > 1 or target in (WORKSPACE, HOME):
             raise ConfigError(f"two mounts have the target {target}; nothing was started")
     return plan
+
+
+def _size(number: float) -> str:
+    """Return a size as it is written in the configuration."""
+    return f"{number / (1 << 20):g}m" if number >= 1 << 20 else f"{number / 1024:g}k"
 
 
 def _apply_devcontainer(plan: Plan, spec: Spec, path: str) -> None:
