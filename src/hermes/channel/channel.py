@@ -70,7 +70,7 @@ _ERRORS: dict[str, type[HermesError]] = {
     **dict.fromkeys(("shell_failed", "no_shell"), errors.BackendError),
 }
 _HINTS = {
-    "no_room": "Stop what runs there: 'hermes sandbox stop' ends all of it and keeps the files, "
+    "no_room": "Stop what runs there: 'hermes sandbox suspend' ends all of it and keeps the files, "
     "'hermes sandbox rm' removes the sandbox."
 }
 

@@ -79,7 +79,7 @@ async def test_a_full_sandbox_says_so(place: str, free: int) -> None:
             with pytest.raises(hermes.CommandError, match=r"no room .*: limits\.pids is 60; noth") as caught:
                 await run("cat", stdin=stdin)
             assert caught.value.code == "no_room"
-            assert "hermes sandbox stop" in (caught.value.hint or "")
+            assert "hermes sandbox suspend" in (caught.value.hint or "")
         assert len(await box.jobs()) == 1
         for job in await box.jobs():
             await box.kill(job.id)
