@@ -59,7 +59,7 @@ Network = Literal["on", "off", "internal", "host"]
 WorkspaceKind = Literal["private", "here", "path"]
 Encoding = Literal["binary", "text"]
 Measure = Callable[[int, "int | None", Literal["bytes", "steps"]], None]
-PlaceState = Literal["running", "stopped", "gone"]
+PlaceState = Literal["running", "stopped", "gone", "starting"]
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -375,7 +375,10 @@ class Backend(ABC):
         """
 
     async def look(self, locator: Mapping[str, Any]) -> PlaceState:
-        """Do as :meth:`find`, for a list of sandboxes: where that assumes, this goes and looks."""
+        """Do as :meth:`find`, for a list of sandboxes: where that assumes, this goes and looks.
+
+        It alone may answer ``starting``: the place waits, in a queue, say, and would come up by itself.
+        """
         return await self.find(locator)
 
     @abstractmethod
