@@ -391,11 +391,27 @@ async def test_destroying_what_is_gone(open_box: Open) -> None:
 
 async def test_an_image_that_does_not_start(open_box: Open, tmp_path: Path) -> None:
     (tmp_path / "image.sif").write_text("nonsense")
-    with pytest.raises(BackendError, match="the instance could not be started"):
+    with pytest.raises(BackendError, match="the instance could not be started") as caught:
         await open_box(image=f"{tmp_path}/image.sif")
+    assert f"exec {tmp_path}/image.sif true' work in a shell" in str(caught.value.hint)
     work, _ = await asyncio.to_thread(workdir.choose)
     assert os.listdir(work) == []
     assert await asyncio.to_thread(lambda: Store().all()) == []
+
+
+async def test_where_instances_do_not_work(open_box: Open, tmp_path: Path) -> None:
+    """As under administrators who allow nothing that outlives a command."""
+    program = tmp_path / "apptainer"
+    real = (await client_for("auto")).path
+    program.write_text(f'#!/bin/sh\ncase " $* " in *" instance "*) exit 255; esac\nexec {real} "$@"\n')
+    program.chmod(0o700)
+    with pytest.raises(BackendError, match="could not be started: apptainer ended with 255") as caught:
+        await open_box(program=str(program))
+    assert "'apptainer instance list' fails too" in str(caught.value.hint)
+    assert "singularity.slurm" in str(caught.value.hint)
+    assert await asyncio.to_thread(lambda: Store().all()) == []
+    work, _ = await asyncio.to_thread(workdir.choose)
+    assert os.listdir(work) == []
 
 
 async def test_an_image_without_python(open_box: Open, tmp_path: Path, image: str) -> None:

@@ -140,20 +140,10 @@ async def hermes_says(*args: str) -> str:
 async def killed_in_the_queue(image: str) -> str:
     """Kill a client whose job waits for its turn, and return the job's name."""
     waits = 'singularity.slurm.args=["--begin=now+1hour"]'
-    argv = [
-        sys.executable,
-        "-m",
-        "hermes",
-        "exec",
-        "--sandbox",
-        "singularity",
-        "--name",
-        "q2",
-        "--set",
-        waits,
-    ]
+    argv = [sys.executable, "-m", "hermes", "exec", "--sandbox", "singularity", "--name", "q2"]
+    argv += ["--set", waits, "true"]
     env = {**os.environ, "HERMES_SINGULARITY_IMAGE": image}
-    client = await asyncio.to_thread(subprocess.Popen, [*argv, "true"], env=env, stderr=subprocess.DEVNULL)
+    client = await asyncio.to_thread(subprocess.Popen, argv, env=env, stderr=subprocess.DEVNULL)
     names: list[str] = []
 
     async def waiting() -> bool:

@@ -230,6 +230,12 @@ def runs(pid: int, instance: str) -> bool:
     )
 
 
+def running(instance: str) -> int | None:
+    """Return the pid of an instance's first process as this machine shows it. Blocks, for a moment."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return next((pid for pid in pids if runs(pid, instance)), None)
+
+
 def end(pid: int, instance: str) -> bool:
     """End an instance by its first process, with all that runs in it; False when it is still there. Blocks.
 
