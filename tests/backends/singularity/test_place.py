@@ -239,6 +239,27 @@ async def test_limits_hold(open_box: Open) -> None:
     assert int(await out(box, f"python3 -c '{FORKS}'")) < 60
 
 
+@pytest.mark.root_only
+async def test_a_guest_that_was_killed_for_want_of_memory(open_box: Open) -> None:
+    box = await open_box(limits={"memory": 200 << 20})
+    assert box._channel is not None
+    pid = box._channel.guest["pid"]
+    # The kernel takes it first.
+    command = f"echo 1000 >/proc/{pid}/oom_score_adj; python3 -c 'x = bytearray(500 << 20)'; sleep 5"
+    with pytest.raises(SandboxGone) as caught:
+        await asyncio.wait_for(box.run(command), 30)
+    assert "killed processes there for want of memory" in caught.value.reason
+    assert len(await instances()) == 1
+
+
+async def test_a_guest_that_was_killed(open_box: Open) -> None:
+    box = await open_box()
+    assert box._channel is not None
+    with pytest.raises(SandboxGone, match="its guest process has ended") as caught:
+        await box.run(f"kill -9 {box._channel.guest['pid']}; sleep 5")
+    assert "memory" not in caught.value.reason
+
+
 # --- life
 
 

@@ -14,6 +14,7 @@ from hermes.config import Config, Slurm, section
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 from hermes.guest.dirs import SOCKET
 
+from .._memory import guest_ended
 from .._workspace import lost_files, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
@@ -239,15 +240,18 @@ class SingularityBackend(Backend):
     async def diagnose(self, reason: str) -> str:
         try:
             _, runner = self._open()
+            pid = None
             for _ in range(DIAGNOSE_TRIES):
                 if not await runner.runs():
                     return await self._why()
                 if not runner.direct or await self._answers():
                     return ""
                 await asyncio.sleep(0.1)  # of an instance that ends the guest may be the first to go
+            if isinstance(runner, Here) and "memory" in self._made["limits"]:
+                pid = await runner.pid()
         except HermesError:
             return ""
-        return f"its guest process has ended ({reason})"
+        return await asyncio.to_thread(guest_ended, pid, reason)
 
     async def _why(self) -> str:
         files, runner = self._open()

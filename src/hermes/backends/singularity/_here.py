@@ -125,7 +125,7 @@ class Here:
             await self._client.pid(self._instance)
         except HermesError:
             return (
-                f"Instances do not work here: '{name} instance list' fails too. Ask whoever runs the machine, "
+                f"Instances do not work here: '{name} instance list' fails too. Ask its administrator, "
                 f"name another program (singularity.program), or use {elsewhere}."
             )
         return (
@@ -140,9 +140,10 @@ class Here:
 
     async def runs(self) -> bool:
         """What the client wrote as it started is looked at before it is asked."""
-        return await self._pid() is not None
+        return await self.pid() is not None
 
-    async def _pid(self) -> int | None:
+    async def pid(self) -> int | None:
+        """Return the pid of its first process, None when it does not run."""
         await self._started()
         pid = await asyncio.to_thread(self._files.read_pid)
         if pid is not None and await asyncio.to_thread(runs, pid, self._instance):
@@ -152,7 +153,7 @@ class Here:
     async def end(self) -> list[str]:
         """End its first process, with which everything else in it ends."""
         try:
-            pid = await self._pid()
+            pid = await self.pid()
         except HermesError:
             if not self._failed:
                 raise
