@@ -73,6 +73,8 @@ async def test_nothing_of_this_machine_shows(
     monkeypatch.setenv("APPTAINERENV_SOME_SECRET", SECRET)
     monkeypatch.setenv("APPTAINER_BIND", f"{tmp_path}:/given")
     (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / f"in-{SECRET}").mkdir()
+    monkeypatch.chdir(tmp_path / f"in-{SECRET}")
     home = Path.home()
     box = await open_box()
     seen = await out(

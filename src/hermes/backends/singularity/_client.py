@@ -164,7 +164,7 @@ def _found(program: str) -> Client:
         path = shutil.which(name)
         if path is not None:
             _check_kernel(path)
-            return Client(path)
+            return Client(os.path.abspath(path))
     raise BackendError(
         f"there is no {' and no '.join(names)} on the PATH",
         code="backend_unavailable",

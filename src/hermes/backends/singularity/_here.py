@@ -38,6 +38,7 @@ def _run(argv: Sequence[str], env: Mapping[str, str]) -> Done:
     try:
         done = subprocess.run(
             argv,
+            cwd="/",  # what it was is seen inside: the client leaves its settings there
             env=dict(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
