@@ -170,6 +170,14 @@ async def test_the_network_is_off_when_asked(open_box: Open) -> None:
     box = await open_box(network="off")
     assert await out(box, "grep -c : /proc/net/dev; cat /proc/net/route | wc -l") == "1\n1"
     assert box.describe()["network_off"]
+    assert not box.describe()["shares_network"]
+
+
+async def test_the_network_is_this_machines_own(open_box: Open) -> None:
+    """So is what listens on its loopback alone, and the metadata address of its cloud."""
+    box = await open_box()
+    assert await out(box, "readlink /proc/self/ns/net") == os.readlink("/proc/self/ns/net")
+    assert box.describe()["shares_network"]
 
 
 async def test_the_workspace_may_be_a_directory_of_this_machine(open_box: Open, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ class DockerBackend(Backend):
             persistent=True,
             suspend=True,
             network_off=True,
+            shares_network=self.spec.network == "host",
             limits=self._engine.facts.limits if self._engine else frozenset({"cpus", "memory", "pids"}),
             workspace=frozenset({"private", "here", "path"}),
             shared_kernel=True,

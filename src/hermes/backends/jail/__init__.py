@@ -66,6 +66,7 @@ class JailBackend(Backend):
             persistent=True,
             suspend=True,
             network_off=True,
+            shares_network=self.spec.network == "host",
             limits=self._limits,
             workspace=frozenset({"private"} if self._by_landlock else {"private", "here", "path"}),
             shared_kernel=True,

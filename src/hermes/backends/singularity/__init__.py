@@ -64,6 +64,7 @@ class SingularityBackend(Backend):
             persistent=True,
             suspend=True,
             network_off=True,
+            shares_network=self.spec.network != "off",
             limits=limits,
             workspace=frozenset({"private", "here", "path"}),
             shared_kernel=True,
