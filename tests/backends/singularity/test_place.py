@@ -250,6 +250,14 @@ async def test_limits_hold(open_box: Open) -> None:
 
 
 @pytest.mark.root_only
+async def test_other_limits_are_said_in_units(open_box: Open) -> None:
+    box = await open_box(name="held", limits={"memory": 1536 << 20, "pids": 1000000})
+    await box.close()
+    with pytest.raises(SandboxDiffers, match="limits: memory 1536m pids 1000000, now memory 2g"):
+        await open_box(name="held", limits={"memory": 2 << 30})
+
+
+@pytest.mark.root_only
 async def test_a_guest_that_was_killed_for_want_of_memory(open_box: Open) -> None:
     box = await open_box(limits={"memory": 200 << 20})
     assert box._channel is not None
