@@ -6,7 +6,7 @@ import contextlib
 import re
 from pathlib import Path
 
-__all__ = ["guest_ended"]
+__all__ = ["guest_ended", "killed_in"]
 
 
 def guest_ended(pid: int | None, reason: str) -> str:
@@ -23,20 +23,26 @@ def guest_ended(pid: int | None, reason: str) -> str:
     return f"its guest process has ended ({reason})"
 
 
+def killed_in(group: str, *, unified: bool) -> bool:
+    """Return whether a control group says so of its processes. Blocks, for a moment.
+
+    :param group: as ``/proc/PID/cgroup`` names it
+    :param unified: of version 2 of control groups
+    """
+    kind, file = ("", "memory.events") if unified else ("/memory", "memory.oom_control")
+    with contextlib.suppress(OSError):
+        told = Path(f"/sys/fs/cgroup{kind}{group}/{file}").read_text("ascii", "replace")
+        return re.search(r"^oom_kill [1-9]", told, re.M) is not None
+    return False
+
+
 def _killed_for_memory(pid: int) -> bool:
     """Return whether that happened in the control group of a process, where it has one of its own."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/cgroup").read_text("utf-8", "replace").splitlines():
-            number, kinds, path = line.split(":", 2)
-            if path == "/":
-                continue
-            if number == "0":
-                told = Path(f"/sys/fs/cgroup{path}/memory.events")
-            elif "memory" in kinds.split(","):
-                told = Path(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
-            else:
-                continue
-            with contextlib.suppress(OSError):
-                if re.search(r"^oom_kill [1-9]", told.read_text("ascii", "replace"), re.M):
-                    return True
+            number, kinds, group = line.split(":", 2)
+            unified = number == "0"
+            own = group != "/" and (unified or "memory" in kinds.split(","))
+            if own and killed_in(group, unified=unified):
+                return True
     return False
