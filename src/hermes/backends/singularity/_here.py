@@ -118,15 +118,13 @@ class Here:
 
     async def _advice(self, image: str) -> str:
         """Return what to do about an instance that does not start: whether others could is asked."""
-        name, elsewhere = (
-            self._client.name,
-            "singularity.slurm, if a job may have them, or another place, such as jail",
-        )
+        name = self._client.name
+        elsewhere = "singularity.slurm, if a job may have them, or another place, such as jail"
         try:
             await self._client.pid(self._instance)
         except HermesError:
             return (
-                f"Instances do not work here: '{name} instance list' fails too. Ask its administrator, "
+                f"Instances do not work here: '{name} instance list' fails too. Ask the administrator, "
                 f"name another program (singularity.program), or use {elsewhere}."
             )
         return (

@@ -289,8 +289,8 @@ class SlurmJob:
 
 async def waiting_jobs(client: Client) -> list[str]:
     """Return the names of all jobs that this hermes home has with SLURM; none when it does not answer."""
-    mark = await asyncio.to_thread(_comment)
-    with contextlib.suppress(HermesError):
+    with contextlib.suppress(HermesError, FileNotFoundError):  # no home was made yet
+        mark = await asyncio.to_thread(_comment)
         done = await _ask(client, "squeue", "--noheader", "--me", "--format=%j|%k")
         pairs = (line.strip().partition("|") for line in done.out.splitlines())
         return [name for name, _, comment in pairs if comment == mark] if done.code == 0 else []
