@@ -261,7 +261,8 @@ class Watch:
         supply = self._box._supply
         if supply is not None and supply.content is not self._content:
             self._content = supply.content
-            self._events.append(("secrets", None, 0.0, self._content))
+            declared = self._box._declared
+            self._events.append(("secrets", None, 0.0, declared.values(), declared.former))
         self._events.append(event)
         if self._timer is None:
             # The first at once: while the command runs somewhere else there is time to load what writes.
@@ -329,7 +330,7 @@ class Watch:
 
     async def close(self) -> None:
         """Write the last of it. A disk that does not answer is not waited for."""
-        until = self._loop.time() + CLOSE_SECONDS
+        left, until = len(self._events), self._loop.time() + CLOSE_SECONDS
         while self._events or self._writing is not None:
             self.flush()
             if self._writing is None:
@@ -337,8 +338,10 @@ class Watch:
             if self._writing is not None:
                 await asyncio.wait({self._writing}, timeout=max(0.0, until - self._loop.time()))
             if self._loop.time() >= until:
-                self._give_up("the disk does not take it")
-                return
+                if len(self._events) >= left:
+                    self._give_up("the disk does not take it")
+                    return
+                left, until = len(self._events), self._loop.time() + CLOSE_SECONDS  # slow is not stuck
 
 
 async def begun(box: Sandbox, began: float) -> Watch | None:

@@ -84,7 +84,8 @@ class Tracer:
         supply = self._box._supply
         if supply is not None and supply.content is not self._content:
             self._content = supply.content
-            self._clean.know(supply.content)
+            declared = self._box._declared
+            self._clean.know(declared.values(), declared.former)
         return self._clean
 
     def command(self, entry: Entry) -> Span:

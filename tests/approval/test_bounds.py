@@ -18,6 +18,8 @@ LONG = {
     "one word": "a" * SIZE,
     "blanks": "ls " + " " * SIZE + "x",
     "words": "echo " + "word " * (SIZE // 5),
+    "addresses": "curl " + " ".join(f"https://a.example/{number}" for number in range(4000)),
+    "patterns": "rm " + " ".join(f"dir{number}/*.py" for number in range(4000)),
     "flags": "rm " + "-a " * (SIZE // 3) + "x",
     "semicolons": ";".join(["ls"] * (SIZE // 3)),
     "and": " && ".join(["true"] * (SIZE // 8)),

@@ -539,6 +539,9 @@ async def main():
 asyncio.run(main())
 print([name for name in sys.modules if name.startswith(("hermes.approval.", "tree_sitter"))])
 """
+    hermes_home.mkdir(mode=0o700)
+    (hermes_home / "config.yaml").write_text("log: {enabled: false}\n")  # a recording takes secrets out
+    (hermes_home / "config.yaml").chmod(0o600)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 

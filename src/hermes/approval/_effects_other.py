@@ -12,7 +12,7 @@ from ._call import Call
 from ._effect import has, operands_of
 from ._lazy import Lazy
 from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, SPLIT
-from ._options import options_of, searched
+from ._options import apart, options_of, searched
 from ._rules import Shape
 
 if TYPE_CHECKING:
@@ -128,15 +128,9 @@ _VALUED = (
 
 def curl(policy: Policy, call: Call, shape: Shape) -> None:
     words = call.argv[1:]
-    urls: list[str] = []
     data: list[str] = []
     files: list[str] = []
-    found, rest = options_of(words, _VALUED)
-    pairs = list(found)
-    while rest:
-        urls.append(rest[0])
-        found, rest = options_of(rest[1:], _VALUED)
-        pairs += found
+    pairs, urls = apart(words, _VALUED)
     for name, value in pairs:
         if name in _DATA:
             data.append(value)

@@ -12,11 +12,26 @@ def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str
     its letters that takes a value has the rest of it, or the next word.
     """
     found: list[tuple[str, str]] = []
-    index = 0
+    return found, words[_scan(words, 0, valued, found) :]
+
+
+def apart(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Split words into options and operands, which may stand in any order."""
+    found: list[tuple[str, str]] = []
+    operands: list[str] = []
+    index = _scan(words, 0, valued, found)
+    while index < len(words):
+        operands.append(words[index])
+        index = _scan(words, index + 1, valued, found)
+    return found, operands
+
+
+def _scan(words: list[str], index: int, valued: frozenset[str], found: list[tuple[str, str]]) -> int:
+    """Add the options from a place on to those that were found, and return where they end."""
     while index < len(words):
         word = words[index]
         if word == "--":
-            return found, words[index + 1 :]
+            return index + 1
         if word[:1] != "-" or word == "-":
             break
         name, equals, value = word.partition("=")
@@ -40,7 +55,7 @@ def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str
         else:
             found.append((name, value))
         index += 1
-    return found, words[index:]
+    return index
 
 
 def _valued(word: str, valued: frozenset[str]) -> int:

@@ -14,7 +14,7 @@ from ._call import Call
 from ._carriers import Handler, told
 from ._lazy import Lazy
 from ._marks import BEFORE, DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
-from ._options import options_of, searched
+from ._options import apart, options_of, searched
 from ._run import Interpreter
 from ._written import STDIN, divided, ordered, patch
 
@@ -328,17 +328,6 @@ def _ending(pattern: str) -> str:
 def dump(run: Interpreter, call: Call) -> str:
     """A dump of a database, which is not just any text for another one."""
     return UNKNOWN + OUTPUT
-
-
-def apart(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Split words into options and operands, which may stand in any order."""
-    found, rest = options_of(words, valued)
-    operands: list[str] = []
-    while rest:
-        operands.append(rest[0])
-        more, rest = options_of(rest[1:], valued)
-        found += more
-    return found, operands
 
 
 def printenv(run: Interpreter, call: Call) -> str:

@@ -159,7 +159,7 @@ def _glob(pattern: str) -> Any:
 class _Step:
     """A word of a pattern after the program: flags, operands, or both as alternatives."""
 
-    __slots__ = ("end", "flags", "gap", "names", "tests")
+    __slots__ = ("end", "flags", "gap", "match", "names")
 
     def __init__(self, alternatives: list[str], gap: bool) -> None:
         self.gap = gap
@@ -169,14 +169,15 @@ class _Step:
         ]
         plain = [one for one in alternatives if not one.startswith("-") or one in ("-", "--")]
         self.names = frozenset(one.lower() for one in plain if not any(sign in one for sign in "*?["))
-        self.tests = [_glob(one) for one in plain if any(sign in one for sign in "*?[")]
+        globs = [fnmatch.translate(one.lower()) for one in plain if any(sign in one for sign in "*?[")]
+        self.match = re.compile("|".join(globs), re.DOTALL).match if globs else None
 
     @property
     def positional(self) -> bool:
-        return bool(self.names or self.tests)
+        return bool(self.names or self.match)
 
     def fits(self, operand: str) -> bool:
-        return operand in self.names or any(test(operand) for test in self.tests)
+        return operand in self.names or (self.match is not None and self.match(operand.lower()) is not None)
 
 
 class Pattern:

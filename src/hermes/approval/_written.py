@@ -8,7 +8,7 @@ from . import _marks as marks
 from ._call import Call
 from ._lazy import Lazy
 from ._marks import UNKNOWN
-from ._options import options_of
+from ._options import apart
 from ._run import Interpreter
 
 STDIN = frozenset(("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"))
@@ -25,23 +25,11 @@ _SPLIT = marks.names(
 )
 
 
-def _options(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return options and operands, in whichever order they stand."""
-    found: list[tuple[str, str]] = []
-    operands: list[str] = []
-    while words:
-        more, words = options_of(words, valued)
-        found += more
-        operands += words[:1]
-        words = words[1:]
-    return found, operands
-
-
 def ordered(run: Interpreter, call: Call) -> str:
     """sort and its like: what comes out are the lines that went in."""
     from ._programs import filtered
 
-    found, rest = _options(call.argv[1:], marks.names("-o --output -k -t -S -T -n --key -i -e -r"))
+    found, rest = apart(call.argv[1:], marks.names("-o --output -k -t -S -T -n --key -i -e -r"))
     out = next((value for name, value in found if name in ("-o", "--output") and value), "")
     if not out:
         return filtered(run, call)
@@ -52,7 +40,7 @@ def ordered(run: Interpreter, call: Call) -> str:
 
 def divided(run: Interpreter, call: Call) -> str:
     """split and csplit: each piece is a part of what went in."""
-    found, rest = _options(call.argv[1:], _SPLIT)
+    found, rest = apart(call.argv[1:], _SPLIT)
     source = rest[0] if rest else "-"
     text = call.stdin if source == "-" or source in STDIN else run.reading(run.path(source, call.cwd))
     if call.name == "split":
@@ -67,7 +55,7 @@ def patch(run: Interpreter, call: Call) -> str:
     """What a patch adds is in the files that it names, or that stand in the line."""
     from ._programs import written_file
 
-    found, rest = _options(
+    found, rest = apart(
         call.argv[1:], marks.names("-i -o -p -d -F -r -D -B -b -V -Y -z --input --output --strip --directory")
     )
     text, named = call.stdin, rest[:1]

@@ -6,8 +6,8 @@ import os
 
 from hermes.approval.redact import plain, redact, secrets_in
 from hermes.config import home
-from hermes.credentials._declared import Content
-from hermes.credentials.scrub import MOST, SHORTEST, Scrub, values_of
+from hermes.credentials.former import Former
+from hermes.credentials.scrub import SHORTEST, Scrub
 from hermes.errors import ConfigError
 
 __all__ = ["Cleaner"]
@@ -18,7 +18,7 @@ LONGEST = 8192  # of a command that is kept: its head and its tail
 class Cleaner:
     """What knows the secrets of one client: what is declared, what hermes's own settings and variables hold.
 
-    A value that was declared once is looked for until the end.
+    Of what is declared the last few values are looked for, as in all output.
     """
 
     def __init__(self, password: str | None) -> None:
@@ -27,12 +27,9 @@ class Cleaner:
         self._values = {value for value in values if len(value) >= SHORTEST}
         self.scrub = Scrub(self._values, shapes=True)
 
-    def know(self, content: Content) -> None:
-        """Look for what is declared by now as well."""
-        fresh = values_of(content) - self._values
-        if fresh and len(self._values) < MOST:
-            self._values |= fresh
-            self.scrub = Scrub(self._values, shapes=True)
+    def know(self, values: set[bytes], former: Former | None) -> None:
+        """Look for what is declared by now as well, and was before."""
+        self.scrub = Scrub(self._values | values, shapes=True, former=former)
 
     def text(self, raw: bytes) -> str:
         """Return a text without secrets."""

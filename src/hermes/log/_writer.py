@@ -24,6 +24,7 @@ from ._prune import prune_if_due
 if TYPE_CHECKING:
     from hermes._watch import Entry
     from hermes.approval import Decision
+    from hermes.credentials.former import Former
     from hermes.credentials.scrub import Stream
 
 __all__ = ["VERSION", "Writer"]
@@ -115,8 +116,8 @@ class Writer:
 
     # --- what events say
 
-    def _secrets(self, entry: None, when: float, content: Any) -> None:
-        self._clean.know(content)
+    def _secrets(self, entry: None, when: float, values: set[bytes], former: Former | None) -> None:
+        self._clean.know(values, former)
         self._facts_known.clear()
         for output in self._outputs.values():
             output.scrub.renew(self._clean.scrub)
