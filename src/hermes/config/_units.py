@@ -119,6 +119,15 @@ def parse_size(value: float | str) -> int:
     return int(value)
 
 
+def shown_limit(name: str, value: float) -> str:
+    """Return a limit as people write it: a size in the largest unit that keeps it whole, such as ``512m``."""
+    if name in ("memory", "disk"):
+        for unit, size in sorted(_SIZE_UNITS.items(), key=lambda one: -one[1]):
+            if value >= size and value % size == 0:
+                return f"{int(value // size)}{unit}"
+    return f"{value:.15g}"
+
+
 def parse_value(text: str) -> Any:
     """Return what a text given for a setting stands for: a truth value, a number, None, YAML, or text.
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import re
+import time
 import warnings
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes._tasks import settled
@@ -18,6 +21,7 @@ from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedErr
 from hermes.guest.dirs import SOCKET
 
 from .._connect import connect_guest
+from .._memory import guest_ended
 from .._workspace import lost_files, reaches_host, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
@@ -49,6 +53,8 @@ class DockerBackend(Backend):
         self._plan: Plan | None = None
         self._engine: Engine | None = None
         self._made: dict[str, Any] = {}
+        self._since = math.inf
+        """When it was last known to run, in seconds since the epoch."""
 
     @classmethod
     async def check(cls, config: Config) -> None:
@@ -62,6 +68,7 @@ class DockerBackend(Backend):
             persistent=True,
             suspend=True,
             network_off=True,
+            shares_network=self.spec.network == "host",
             limits=self._engine.facts.limits if self._engine else frozenset({"cpus", "memory", "pids"}),
             workspace=frozenset({"private", "here", "path"}),
             shared_kernel=True,
@@ -137,6 +144,7 @@ class DockerBackend(Backend):
             raise
         if plan.ignored:
             warnings.warn(plan.ignored, stacklevel=1)
+        self._since = time.time()
         return self._made
 
     def _refuse(self, plan: Plan, engine: Engine) -> None:
@@ -346,7 +354,7 @@ class DockerBackend(Backend):
     async def find(self, locator: Mapping[str, Any]) -> PlaceState:
         if not _is_locator(locator):
             return "gone"
-        self._made = dict(locator)
+        self._made, self._since = dict(locator), time.time()
         engine = self._engine = Engine(locator["program"][0])
         engine.argv = tuple(locator["program"])
         if locator["host_run"] is not None and await self._answers():
@@ -417,7 +425,13 @@ class DockerBackend(Backend):
         if state.get("Paused"):
             return ""
         if state.get("Running"):
-            return f"its guest process has ended ({reason})" if alone else ""
+            here = self._made.get("local")  # the clock and the processes are this machine's
+            if here and _began(state) > self._since:
+                return "its container was restarted"
+            if not alone:
+                return ""
+            pid = state.get("Pid") if here else None
+            return await asyncio.to_thread(guest_ended, pid, reason)
         if state.get("OOMKilled"):
             return "its container ran out of memory and was killed"
         code = int(state.get("ExitCode") or 0)
@@ -488,6 +502,7 @@ class DockerBackend(Backend):
             if missing(done.err):
                 raise SandboxGone("the container is gone", reason="its container was removed")
             raise BackendError(f"the container could not be started again: {done.said}")
+        self._since = time.time()
         if made["block"]:
             await self._block(engine)
 
@@ -554,6 +569,13 @@ class PodmanBackend(DockerBackend):
 def _idle(life: Lifetime) -> float:
     """Return the seconds with nothing running after which a container ends, as its guest did before."""
     return max(life.idle_stop - life.idle_guest, min(life.idle_stop, 60.0), 1.0)
+
+
+def _began(state: Mapping[str, Any]) -> float:
+    """Return when a container was started, in seconds since the epoch; 0 when that is not told."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(str(state.get("StartedAt"))).timestamp()
+    return 0.0
 
 
 def _is_locator(locator: Mapping[str, Any]) -> bool:
