@@ -40,6 +40,7 @@ def describe(box: Sandbox) -> dict[str, Any]:
         "snapshot": can.snapshot,
         "copies": can.copies,
         "network_off": can.network_off,
+        "shares_network": can.shares_network,
         "limits": sorted(can.limits),
         "verified": can.verified,
         "reaches_host": list(can.reaches_host),

@@ -21,8 +21,9 @@ A command that ends with a non-zero exit code and a command that hits its timeou
 More precise codes than a class's own: ``backend_unknown``, ``extra_missing`` and
 ``credentials_missing`` (ConfigError);
 ``backend_unavailable`` and ``unsafe_socket`` (BackendError); ``cwd_unusable``, ``command_invalid``,
-``env_invalid`` and ``stdin_failed`` (CommandError); ``not_found``, ``exists``, ``not_a_directory``,
-``is_a_directory``, ``permission``, ``no_space``, ``too_large``, ``unsafe_path`` and ``io`` (FileError);
+``env_invalid``, ``stdin_failed`` and ``no_room`` (CommandError); ``not_found``, ``exists``,
+``not_a_directory``, ``is_a_directory``, ``permission``, ``no_space``, ``too_large``, ``unsafe_path`` and
+``io`` (FileError);
 ``job_unknown`` and ``job_finished`` (JobError); ``port_refused`` and ``port_in_use`` (PortError);
 ``model_unset``, ``model_key``, ``model_unavailable``, ``model_too_long`` and ``model_steps`` (ModelError).
 """

@@ -15,7 +15,7 @@ import msgspec
 
 from . import backends
 from ._tasks import settled
-from .config import Config, Lifetime
+from .config import Config, Lifetime, shown_limit
 from .errors import BackendError, HermesError, SandboxDiffers, SandboxGone, Unreachable
 from .state import TOUCH_EVERY, SandboxRecord, Store, owner
 
@@ -121,6 +121,12 @@ async def find_or_create(
             if not wanted.recreate or any(line.startswith("workspace: ") for line in other if record.copied):
                 await place.let_go()
                 raise _differs(record, other)
+            try:
+                again = backends.load(wanted.backend)(_spec(wanted, record.id), config)
+                await again.check_remake(record.locator)
+            except BaseException:
+                await place.let_go()
+                raise
             await place.destroy(keep_files=True)
             return *await _create(wanted, config, store, record), "anew"
         if state == "stopped" and create:
@@ -181,7 +187,7 @@ def _differences(wanted: Wanted, record: SandboxRecord, config: Config) -> list[
     # As a record gives them back: without the difference of lists and tuples.
     now = msgspec.json.decode(msgspec.json.encode(_settings(place)))
     return [
-        f"{key}: {_shown(record.settings.get(key))}, now {_shown(now.get(key))}"
+        f"{key}: {_shown(key, record.settings.get(key))}, now {_shown(key, now.get(key))}"
         for key in sorted({*now, *record.settings})
         if now.get(key) != record.settings.get(key)
     ]
@@ -194,7 +200,9 @@ def _settings(place: Backend) -> dict[str, Any]:
     return {**place.settings(), "workspace": place.copied() or "private"}
 
 
-def _shown(value: Any) -> str:
+def _shown(key: str, value: Any) -> str:
+    if key == "limits" and isinstance(value, dict):
+        return " ".join(f"{name} {shown_limit(name, limit)}" for name, limit in value.items()) or "none"
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     return text if len(text) <= 120 else text[:117] + "..."
 

@@ -1,13 +1,15 @@
 """Durations, sizes and the home directory."""
 
 import contextlib
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.config import home, parse_duration, parse_size
+from hermes.config import home, parse_duration, parse_size, shown_limit
 from hermes.errors import ConfigError
 
 
@@ -56,6 +58,15 @@ def test_sizes(text: str | float, size: int) -> None:
     assert parse_size(text) == size
 
 
+@pytest.mark.parametrize("text", ["1", "1000001", "64k", "1m", "1536m", "3g", "2t"])
+def test_sizes_are_shown_as_they_are_written(text: str) -> None:
+    assert shown_limit("memory", float(parse_size(text))) == text
+
+
+def test_other_limits_are_shown_in_full() -> None:
+    assert [shown_limit("cpus", 0.5), shown_limit("pids", 4194304.0)] == ["0.5", "4194304"]
+
+
 @pytest.mark.parametrize("text", ["", "k", "1x", "-1", "1 2", "0x10", 1.5, -1, float("nan"), float("inf")])
 def test_what_is_no_size(text: str | float) -> None:
     with pytest.raises(ValueError, match="size"):
@@ -75,6 +86,9 @@ def test_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HERMES_HOME", "")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert home() == tmp_path / ".hermes"
+    monkeypatch.setenv("HOME", "")
+    assert home() == Path(pwd.getpwuid(os.geteuid()).pw_dir) / ".hermes"
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HERMES_HOME", "~/elsewhere")
     assert home() == tmp_path / "elsewhere"
     assert list(tmp_path.iterdir()) == []

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import secrets
 import shutil
 import stat
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from hermes.config import home, make_private
 from hermes.errors import BackendError, ConfigError
 
 __all__ = [
-    *("checked_workspace", "make_own"),
+    *("checked_workspace", "give_own", "make_own"),
     *("reaches_host", "remove_trees", "check_nesting", "unchanged", "lost_files"),
 ]
 
@@ -47,8 +49,11 @@ def reaches_host(path: str, *, read_only: bool = False) -> str | None:
             return "it is a socket"
         if stat.S_ISBLK(mode) or stat.S_ISCHR(mode):
             return "it is a device"
-    user = os.path.expanduser("~")
-    sockets = [*SOCKETS, os.path.join(os.environ.get("XDG_RUNTIME_DIR", "/run/user/0"), "podman/podman.sock")]
+    users = _homes()
+    sockets = [*SOCKETS, f"/run/user/{os.geteuid()}/podman/podman.sock"]
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    if os.path.isabs(runtime):  # an empty one means none, a relative one nothing
+        sockets.append(os.path.join(runtime, "podman/podman.sock"))
     endpoint = os.environ.get("DOCKER_HOST", "")
     if endpoint.startswith("unix://"):
         sockets.append(endpoint.removeprefix("unix://"))
@@ -58,14 +63,23 @@ def reaches_host(path: str, *, read_only: bool = False) -> str | None:
         return "it gives control over the container engine"
     if _touches(real, SYSTEM) or (not read_only and _touches(real, PROGRAMS)):
         return "it belongs to the system"
-    settings = os.path.relpath(real, os.path.realpath(user)).split("/")[0]
-    if not read_only and settings.startswith(".") and settings not in (".", "..", ".cache"):
-        return "it holds your settings"
-    if _touches(real, [os.path.join(user, name) for name in PRIVATE]):
+    for user in users:
+        settings = os.path.relpath(real, os.path.realpath(user)).split("/")[0]
+        if not read_only and settings.startswith(".") and settings not in (".", "..", ".cache"):
+            return "it holds your settings"
+    if _touches(real, [os.path.join(user, name) for user in users for name in PRIVATE]):
         return "it holds keys"
-    if _contains(real, [user, "/root", "/home", "/Users"]) or os.path.dirname(real) in ("/home", "/Users"):
+    if _contains(real, [*users, "/root", "/home", "/Users"]) or os.path.dirname(real) in ("/home", "/Users"):
         return "it is, or contains, a home directory"
     return None
+
+
+def _homes() -> list[str]:
+    """Return the home that ``HOME`` names, where it names one, and that of the account."""
+    found = [home for home in (os.environ.get("HOME", ""),) if os.path.isabs(home)]
+    with contextlib.suppress(KeyError):
+        found.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return found
 
 
 def lost_files(base: str | Path) -> str:
@@ -144,6 +158,26 @@ def make_own(path: Path, uid: int, gid: int) -> None:
     make_private(path)
     if (uid, gid) != (os.geteuid(), os.getegid()):
         os.chown(path, uid, gid)
+
+
+def give_own(path: Path, uid: int, gid: int) -> None:
+    """Give a directory of :func:`make_own`, with all that is in it, to another user. Only root can. Blocks.
+
+    No sandbox may run that has it. No link in it is followed, and no depth is too great.
+
+    :raises BackendError: it cannot be given
+    """
+    if os.geteuid() != 0 or os.lstat(path).st_uid == uid:
+        return
+    done = subprocess.run(
+        ["chown", "-hR", f"{uid}:{gid}", str(path)],
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = done.stderr.decode("utf-8", "replace").strip()[-300:]
+        raise BackendError(f"the files in {path} cannot be given to the user {uid}: {said}")
 
 
 def remove_trees(paths: Iterable[str | Path]) -> list[str]:

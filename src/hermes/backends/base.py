@@ -59,7 +59,7 @@ Network = Literal["on", "off", "internal", "host"]
 WorkspaceKind = Literal["private", "here", "path"]
 Encoding = Literal["binary", "text"]
 Measure = Callable[[int, "int | None", Literal["bytes", "steps"]], None]
-PlaceState = Literal["running", "stopped", "gone"]
+PlaceState = Literal["running", "stopped", "gone", "starting"]
 
 
 class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +90,9 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
         reached. ``judged`` is then set.
     ``verified``
         How this backend's behaviour was proved: against the real thing, an emulator, or not at all.
+    ``shares_network``
+        Whether its network is that of the machine that it is on, so that what listens on that machine's
+        loopback alone, and the metadata address of a cloud, are reached from inside.
     ``exceptions``
         What of the common behaviour this place cannot do: name of the case to the reason.
     """
@@ -106,6 +109,7 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     judged: bool = False
     reaches_host: tuple[str, ...] = ()
     verified: Literal["real", "emulator", "unverified"] = "unverified"
+    shares_network: bool = False
     exceptions: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -375,7 +379,10 @@ class Backend(ABC):
         """
 
     async def look(self, locator: Mapping[str, Any]) -> PlaceState:
-        """Do as :meth:`find`, for a list of sandboxes: where that assumes, this goes and looks."""
+        """Do as :meth:`find`, for a list of sandboxes: where that assumes, this goes and looks.
+
+        It alone may answer ``starting``: the place waits, in a queue, say, and would come up by itself.
+        """
         return await self.find(locator)
 
     @abstractmethod
@@ -527,6 +534,16 @@ class Backend(ABC):
 
     async def let_go(self) -> None:
         """Close what was kept open of the last look at a place that is not going to be used."""
+        return None
+
+    async def check_remake(self, locator: Mapping[str, Any]) -> None:
+        """Check that a ``create`` will have the files of a place that was made with other settings.
+
+        Called before that place is destroyed with ``keep_files``.
+
+        :param locator: that of the place there is
+        :raises HermesError: it will not; nothing was removed
+        """
         return None
 
     async def lost(self) -> str:

@@ -62,6 +62,7 @@ class LocalBackend(Backend):
             persistent=True,
             workspace=frozenset({"here", "path", "private"}),
             shared_kernel=True,
+            shares_network=True,
             judged=True,
             verified="real" if sys.platform == "linux" else "unverified",
         )

@@ -50,7 +50,7 @@ FIRST_PATIENCE = 10.0  # seconds for which a first connection that breaks is tri
 BACKOFF = (0.05, 5.0)  # seconds between attempts to reconnect: first, longest
 
 _ERRORS: dict[str, type[HermesError]] = {
-    **dict.fromkeys(("cwd_unusable", "env_invalid", "command_invalid"), errors.CommandError),
+    **dict.fromkeys(("cwd_unusable", "env_invalid", "command_invalid", "no_room"), errors.CommandError),
     **dict.fromkeys(
         (
             "not_found",
@@ -69,7 +69,10 @@ _ERRORS: dict[str, type[HermesError]] = {
     **dict.fromkeys(("port_refused", "port_error"), errors.PortError),
     **dict.fromkeys(("shell_failed", "no_shell"), errors.BackendError),
 }
-
+_HINTS = {
+    "no_room": "Stop what runs there: 'hermes sandbox suspend' ends all of it and keeps the files, "
+    "'hermes sandbox rm' removes the sandbox."
+}
 
 T = TypeVar("T")
 
@@ -100,7 +103,7 @@ def error_from(operation: str, body: Mapping[str, Any]) -> HermesError:
     facts = dict(context) if isinstance(context, dict) else {}
     message = str(body.get("message"))[:2000]
     kind = _ERRORS.get(code, HermesError)
-    hint = facts.pop("hint", None)
+    hint = facts.pop("hint", None) or _HINTS.get(code)
     fields: dict[str, Any] = {"code": code, "operation": operation, "context": facts}
     if isinstance(hint, str):
         fields["hint"] = hint[:500]

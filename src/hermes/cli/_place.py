@@ -91,6 +91,11 @@ def choose(
         backend = Store().pinned() or ""
         if not backend:
             backend, why = asyncio.run(auto.resolve(config))
+    if workspace is not None and not workspace.strip():
+        raise ConfigError(
+            "--workspace is empty; nothing was started",
+            hint="Say a directory, 'here', or 'private' for one of the sandbox's own.",
+        )
     wanted = "here" if here else workspace or config.workspace
     if wanted not in (None, "here", "private"):
         wanted = os.path.abspath(os.path.expanduser(wanted))

@@ -83,6 +83,8 @@ def _place() -> str | None:
             break
         folder = above
     home = os.environ.get("HERMES_HOME")
+    if not home and not os.environ.get("HOME"):
+        return None
     home = os.path.join(here, os.path.expanduser(home)) if home else os.path.expanduser("~/.hermes")
     try:
         with open(os.path.join(home, "config.yaml"), "rb") as file:

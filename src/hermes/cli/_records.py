@@ -19,7 +19,7 @@ from ._place import Chosen
 from ._status import working
 from ._text import plural
 
-State = Literal["running", "gone", "stopped", "unreachable"]
+State = Literal["running", "gone", "stopped", "starting", "unreachable"]
 LOOK_SECONDS = 12.0
 
 
@@ -94,6 +94,8 @@ async def look(backend: str | None) -> tuple[list[Seen], list[str]]:
 
 
 async def _look(record: SandboxRecord, config: Config) -> Seen:
+    if not record.locator and await asyncio.to_thread(owner_state, record) == "alive":
+        return Seen(record, "starting")
     try:
         place = place_of(record, config)
         async with asyncio.timeout(LOOK_SECONDS):

@@ -25,9 +25,36 @@ LAST_WORDS = 2.0  # for its last output to be taken
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine to its end. Ctrl-C cancels it and comes out as ``KeyboardInterrupt``."""
-    with asyncio.Runner() as runner:
-        return runner.run(work)
+    """Run a coroutine to its end. Ctrl-C cancels it and comes out as ``KeyboardInterrupt``.
+
+    SIGTERM cancels it too, so that what it made is taken down, and comes out as ``SystemExit``. A second one
+    ends us at once.
+    """
+    ended = False
+
+    async def watched() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def end() -> None:
+            nonlocal ended
+            ended = True
+            loop.remove_signal_handler(signal.SIGTERM)
+            task.cancel()
+
+        loop.add_signal_handler(signal.SIGTERM, end)
+        try:
+            return await work
+        finally:
+            loop.remove_signal_handler(signal.SIGTERM)
+
+    try:
+        with asyncio.Runner() as runner:
+            return runner.run(watched())
+    except asyncio.CancelledError:
+        if ended:
+            raise SystemExit(128 + signal.SIGTERM) from None
+        raise
 
 
 @contextlib.asynccontextmanager

@@ -160,7 +160,7 @@ def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         if isinstance(value, dict):
             found |= _flat(value, f"{prefix}{key}.")
         elif key not in NOT_SETTINGS:
-            found[prefix + key] = f"{value:g}" if isinstance(value, float) else value
+            found[prefix + key] = f"{value:.15g}" if isinstance(value, float) else value
     return found
 
 

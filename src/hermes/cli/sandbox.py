@@ -50,9 +50,10 @@ Names = Annotated[
 def ls(sandbox: options.Place = None, json: options.Json = False, debug: options.Debug = False) -> int:
     """List sandboxes on all places.
 
-    States: running; gone, only its record is left; stopped; unreachable, it cannot be told. IDLE counts from
-    the last time that a hermes attached to it. Where one is on a paid place, a column in its currency (USD)
-    says about what each has cost so far, as hermes usage estimates it.
+    States: running; starting, it is being made or waits in a queue; stopped; gone, only its record is left;
+    unreachable, it cannot be told. IDLE counts from the last time that a hermes attached to it. Where one is
+    on a paid place, a column in its currency (USD) says about what each has cost so far, as hermes usage
+    estimates it.
 
     Example: hermes sandbox ls --json
     """

@@ -24,7 +24,16 @@ from ._schema import (
     Telemetry,
     Vercel,
 )
-from ._units import given_duration, home, keep, make_private, parse_duration, parse_size, parse_value
+from ._units import (
+    given_duration,
+    home,
+    keep,
+    make_private,
+    parse_duration,
+    parse_size,
+    parse_value,
+    shown_limit,
+)
 
 __all__ = [
     "Approvals",
@@ -59,6 +68,7 @@ __all__ = [
     "parse_size",
     "parse_value",
     "section",
+    "shown_limit",
     "sudo_password",
     "ungivable",
     "withhold",

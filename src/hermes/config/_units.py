@@ -20,6 +20,12 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.ASCII)
 
 
+def _account() -> str:
+    import pwd
+
+    return pwd.getpwuid(os.geteuid()).pw_name
+
+
 def home() -> Path:
     """Return the directory that holds configuration and state, which need not exist.
 
@@ -31,8 +37,10 @@ def home() -> Path:
     if named:
         return Path(os.path.abspath(os.path.expanduser(named)))
     try:
-        return Path.home() / ".hermes"
-    except RuntimeError as error:
+        # An empty HOME would make it a directory of the whole machine's.
+        own = Path(f"~{_account()}").expanduser() if os.environ.get("HOME") == "" else Path.home()
+        return own / ".hermes"
+    except (KeyError, RuntimeError) as error:
         raise ConfigError(
             "this user has no home directory, so there is no place for hermes's files",
             hint="set HERMES_HOME to a directory of your own",
@@ -109,6 +117,15 @@ def parse_size(value: float | str) -> int:
     if not math.isfinite(value) or value != int(value) or value < 0:
         raise ValueError(f"'{value}' is not a size: it must be a whole number of bytes, 0 or more")
     return int(value)
+
+
+def shown_limit(name: str, value: float) -> str:
+    """Return a limit as people write it: a size in the largest unit that keeps it whole, such as ``512m``."""
+    if name in ("memory", "disk"):
+        for unit, size in sorted(_SIZE_UNITS.items(), key=lambda one: -one[1]):
+            if value >= size and value % size == 0:
+                return f"{int(value // size)}{unit}"
+    return f"{value:.15g}"
 
 
 def parse_value(text: str) -> Any:

@@ -189,9 +189,10 @@ class Arrays:
 
     async def _sbatch(self, array: Array, jobs: int) -> Done:
         folder = Path(array.folder)
+        options = await asyncio.to_thread(self._job(folder)._options, self._place._planned())
         done = await self._ask(
             "sbatch",
-            *self._job(folder)._options(self._place._planned()),
+            *options,
             *(f"--job-name={array.name}", f"--array=0-{len(array.ids) - 1}%{jobs}", "--no-requeue"),
             f"--output={folder}/%a/log",
             str(folder / "job.sh"),

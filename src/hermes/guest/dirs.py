@@ -31,7 +31,7 @@ def default_dir(ident: str) -> str:
     On a disk each write to a FIFO updates the inode's times, which costs more than the write.
     """
     for base in (os.environ.get("XDG_RUNTIME_DIR", ""), "/dev/shm"):
-        if base and os.path.isdir(base) and os.access(base, os.W_OK | os.X_OK):
+        if os.path.isabs(base) and os.path.isdir(base) and os.access(base, os.W_OK | os.X_OK):
             break
     else:
         base = "/tmp"

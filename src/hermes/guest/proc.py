@@ -163,6 +163,20 @@ def reap() -> None:
         pass
 
 
+def no_room() -> str:
+    """Return what to say when the system gives no further process."""
+    limit = ""
+    for path in ("/sys/fs/cgroup/pids.max", "/sys/fs/cgroup/pids/pids.max"):
+        try:
+            with open(path) as file:
+                text = file.read().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            limit = ": limits.pids is " + text
+    return "the sandbox has no room for another process%s; nothing was run" % limit
+
+
 class Nanny:
     """The guest's handle of one nanny and the one command it started."""
 
@@ -187,7 +201,11 @@ class Nanny:
         self._text = b""
         self._fd, report = os.pipe()
         os.set_blocking(self._fd, False)
-        self.pid = os.fork()
+        try:
+            self.pid = os.fork()
+        except OSError as error:  # told as the nanny tells it that it can start nothing
+            self.pid = -1
+            os.write(report, b"E%d\n" % (error.errno or errno.EAGAIN))
         if not self.pid:
             try:
                 _nanny(argv, env, cwd, fds, tty, report, Nanny.life[0])
@@ -278,7 +296,11 @@ def _nanny(
     null = os.open("/dev/null", os.O_RDWR)
     os.setsid()
     become_subreaper()
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        os.write(report, b"E%d\n" % (error.errno or errno.EAGAIN))
+        os._exit(70)
     if not child:
         _exec(argv, env, cwd, fds, tty, report)
     for number in set(fds.values()):

@@ -38,6 +38,7 @@ from .frames import (
 from .link import Flow, Link
 from .loop import Loop, Timer
 from .memory import Kills
+from .proc import no_room
 
 SILENCE = 90.0  # seconds without a byte after which a connection counts as dead; clients ping more often
 READ_SIZE = 1 << 18
@@ -177,6 +178,8 @@ class Client:
             call.fail(error.code, str(error), **error.context)
         except (KeyError, TypeError, ValueError) as error:
             call.fail("bad_request", "%s: %s" % (type(error).__name__, error))
+        except BlockingIOError:  # a fork that failed
+            call.fail("no_room", no_room())
         except OSError as error:
             call.fail("os_error", str(error), errno=error.errno)
         except Exception as error:

@@ -7,6 +7,7 @@ from the last dump.
 """
 
 import collections
+import errno
 import fcntl
 import os
 import re
@@ -40,6 +41,7 @@ from .proc import (
     exit_code,
     kill_all,
     mark_of,
+    no_room,
     processes,
     send_signal,
     uptime,
@@ -159,6 +161,7 @@ class Shell:
         self.ready = False
         self.closing = False
         self.failures = 0
+        self._down = False  # there was no room for its process
         self.mark = ""  # of this shell and what it starts
         self.last = 0  # exit code of the last command: what $? is in the next
         self._number = 0  # how many commands this shell was given; it counts too
@@ -261,7 +264,8 @@ class Shell:
         self._control()
         self._drain_state()
         task = self.current
-        if not self.ready:
+        full = nanny.error is not None and nanny.error.errno == errno.EAGAIN
+        if not self.ready and not full:
             self.failures += 1
             self.state = None  # perhaps it cannot be restored
         self.ready = False
@@ -274,7 +278,13 @@ class Shell:
             self._end(task, exit_code(nanny.status))
         if self.closing:
             return
-        if self.failures < 3:
+        if full:  # the next command tries again
+            self._down = True
+            while self.queue:
+                waiting = self.queue.popleft()
+                waiting.refuse("no_room", no_room())
+                waiting.finish(126, self.cwd)
+        elif self.failures < 3:
             self._start()
         else:
             self.fail("the shell %s does not start here" % self.program)
@@ -320,6 +330,9 @@ class Shell:
     def submit(self, task: ShellTask) -> None:
         self.turn += 1
         self.queue.append(task)
+        if self._down:
+            self._down = False
+            self._start()
         self._next()
 
     def _next(self) -> None:
@@ -345,9 +358,8 @@ class Shell:
             self._write_command(task.text + b"\n")
         except OSError as error:
             self.current = None
-            task.refused = "the command could not be handed to the shell, and was not run: %s" % error
-            for watch in task.watches:
-                watch.call.fail("no_space", task.refused)
+            text = "the command could not be handed to the shell, and was not run: %s" % error
+            task.refuse("no_space", text)
             task.finish(126, self.cwd)
             self.guest.loop.call_soon(self._next)
             return

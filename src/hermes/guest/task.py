@@ -1,14 +1,15 @@
 """Tasks: a command with its output, input and result, whether it runs in a session or by itself."""
 
+import errno
 import fcntl
 import os
 import signal
 import struct
 import termios
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .proc import MARK, Nanny, exit_code, send_signal, widen
+from .proc import MARK, Nanny, exit_code, no_room, send_signal, widen
 from .server import Call, Guest, OpError
 from .spool import TAIL, Spool
 
@@ -218,7 +219,7 @@ class Task:
     duration = 0.0
     state = "queued"  # then running, exited, timed_out, interrupted, expired
     why = "exited"
-    refused = ""  # why it was never begun
+    refused: Tuple[str, ...] = ()  # why it was never begun: code and message
     by = ""  # the client that started it
     exit_code: Optional[int] = None
     out_of_memory = False
@@ -350,7 +351,7 @@ class Task:
     def watch(self, call: Call, live: bool, offsets: Optional[Dict[int, int]] = None) -> None:
         """Answer *call* with the output and the result."""
         if self.refused:
-            call.fail("no_space", self.refused)
+            call.fail(*self.refused)
             return
         watch = Watch(self, call, live, self.limit, offsets or {})
         self.watches.append(watch)
@@ -363,6 +364,12 @@ class Task:
         call.on_detach = call.on_cancel = leave
         if live or self.done:
             watch.pump()
+
+    def refuse(self, code: str, text: str) -> None:
+        """Answer everybody who waits for the command that it was never begun."""
+        self.refused = (code, text)
+        for watch in self.watches:
+            watch.call.fail(code, text)
 
     def _unwatch(self, watch: Watch) -> None:
         if watch in self.watches:
@@ -522,7 +529,11 @@ class Process(Task):
     def _exited(self) -> None:
         if self.nanny.error is not None:
             self.why = "failed"
-            self.spools[OUT if self.merge else ERR].append(("hermes: %s\n" % self.nanny.error).encode())
+            text = str(self.nanny.error)
+            if self.nanny.error.errno == errno.EAGAIN:
+                text = no_room()
+                self.refuse("no_room", text)
+            self.spools[OUT if self.merge else ERR].append(("hermes: %s\n" % text).encode())
         self.guest.loop.call_soon(self._drain)
 
     def _drain(self) -> None:

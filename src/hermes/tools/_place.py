@@ -52,7 +52,7 @@ def place_text(box: Sandbox) -> str:
         )
     config, general = box._config.tool_use, box._timeout
     seconds = config.timeout if general is None else general
-    limit = "none" if seconds is None else f"{seconds:g} s"
+    limit = "none" if seconds is None else f"{seconds:.15g} s"
     lines.append(f"Limits: a command without a timeout of its own has {limit}; "
                  f"a result has {max(LEAST, config.max_output)} bytes at the most.")  # fmt: skip
     return "\n".join(lines)

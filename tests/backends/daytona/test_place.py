@@ -65,7 +65,7 @@ async def test_what_it_cannot_do_is_refused_before_anything_is_made(there: Emula
     refused: tuple[tuple[dict[str, Any], str], ...] = (
         ({"limits": {"pids": 5}}, "pids"),
         ({"limits": {"cpus": 1.5}}, "whole cores"),
-        ({"limits": {"memory": 1 << 29}}, "whole GiB"),
+        ({"limits": {"memory": 1 << 29}}, "limits.memory is 512m, but Daytona has whole GiB"),
         ({"network": "internal"}, "internal"),
         ({"snapshot": "s", "limits": {"cpus": 1}}, "no limits"),
     )

@@ -90,6 +90,34 @@ async def test_a_command_that_ran_out_of_memory_is_told_from_one_that_was_killed
         assert (result.exit_code, result.out_of_memory) == (137, False)
 
 
+async def test_a_restart_is_said(place: str, hermes_home: Path) -> None:
+    box = await sandbox(place, name="again").open()
+    await box.run("echo kept >/workspace/a")
+    begun = hermes_home / "sandboxes" / f"docker-{box.id}" / "workspace" / "begun"
+    command = asyncio.create_task(box.run("touch /workspace/begun; sleep 50"))
+    assert await until(begun.exists)
+    await engine(place, "restart", "--time", "0", container(box))
+    with pytest.raises(hermes.SandboxGone) as caught:
+        await asyncio.wait_for(command, 20)
+    assert caught.value.reason == "its container was restarted"
+    await box.close()
+    async with sandbox(place, name="again") as again:
+        assert await text(again, "cat /workspace/a") == "kept"
+        await again.destroy()
+
+
+async def test_a_guest_that_was_killed_for_want_of_memory(place: str) -> None:
+    if not ROOT:
+        return  # no limits without root here
+    box = await sandbox(place, limits={"memory": 128 * MIB}).open()
+    pid = box._channel.guest["pid"]
+    # The kernel takes it first.
+    command = f"echo 1000 >/proc/{pid}/oom_score_adj; python3 -c 'x = bytearray(400 << 20)'; sleep 5"
+    with pytest.raises(hermes.SandboxGone, match="killed processes there for want of memory"):
+        await asyncio.wait_for(box.run(command), 30)
+    await box.destroy()
+
+
 @ONE_ENGINE
 async def test_a_paused_container_is_not_gone(place: str) -> None:
     if not ROOT:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from _containers import IMAGES, ONE_ENGINE, engine, sandbox, text
+from hermes.backends.docker._context import sources
 from hermes.backends.docker._devcontainer import load
 from hermes.backends.docker._image import from_dockerfile
 from hermes.errors import BackendError, ConfigError, SandboxDiffers
@@ -121,6 +124,84 @@ def test_another_content_of_a_dockerfile_is_another_image(tmp_path: Path) -> Non
     assert from_dockerfile(str(file), build_args=("A=1",)).reference != from_dockerfile(str(file)).reference
 
 
+COPIES = r"""
+FROM a AS base
+# COPY comment /x
+COPY --chown=1:1 one \
+  two/*.txt /there/
+ADD ["with space", "/there"]
+COPY --from=base /etc /etc
+ADD https://example.org/x /x
+RUN echo COPY not
+COPY <<EOF /y
+EOF
+"""
+
+
+def test_what_a_dockerfile_copies() -> None:
+    assert sources(COPIES) == ["one", "two/*.txt", "with space"]
+    assert sources("ARG X\nCOPY $X/a b /c") == [".", "b"]
+    assert sources("RUN --mount=type=bind,target=/src make") == ["."]
+    assert sources("RUN --mount=type=cache,target=/root make") == []
+    assert sources("RUN --mount=type=bind,from=base,target=/x make") == []
+
+
+def _edit(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "name", "noticed"),
+    [
+        ("COPY extra /extra", "extra", True),
+        ("COPY extra /extra", "other", False),
+        ("COPY . /all", "deep/down/file", True),
+        ("COPY sub /all", "sub/new", True),
+        ("COPY sub /all", "sub/skipped.log", False),
+        ("COPY sub /all", "sub/kept.log", True),
+        ("COPY sub /all", "sub/node_modules/x/y", False),
+        ("ADD s?b/*.txt /all/", "sub/a.txt", True),
+        ("ADD s?b/*.txt /all/", "sub/a.md", False),
+        ("COPY ../outside /x", "../outside", False),
+        ("COPY --from=x extra /extra", "extra", False),
+    ],
+)
+def test_a_change_of_what_is_copied_is_another_image(
+    tmp_path: Path, line: str, name: str, noticed: bool
+) -> None:
+    folder = tmp_path / "project"
+    _edit(folder / "Dockerfile", f"FROM a\n{line}\n")
+    _edit(folder / ".dockerignore", "# not these\n**/*.log\n!**/kept.log\n**/node_modules\n")
+    for one in ("extra", "other", "deep/down/file", "sub/a.txt", "sub/a.md", "sub/kept.log", "../outside"):
+        _edit(folder / one, "first")
+    before = from_dockerfile(str(folder))
+    assert from_dockerfile(str(folder)) == before
+    _edit(folder / name, "second")
+    assert (from_dockerfile(str(folder)) != before) is noticed
+
+
+def test_the_workspace_is_no_part_of_its_own_image(tmp_path: Path) -> None:
+    """Only single files of it are: each command would make another image."""
+    _edit(tmp_path / "Dockerfile", "FROM a\nCOPY . /all\nCOPY needs.txt /needs\n")
+    _edit(tmp_path / "needs.txt", "a")
+    before = from_dockerfile(str(tmp_path), workspace=str(tmp_path))
+    _edit(tmp_path / "made", "by a command")
+    assert from_dockerfile(str(tmp_path), workspace=str(tmp_path)) == before
+    _edit(tmp_path / "needs.txt", "b")
+    assert from_dockerfile(str(tmp_path), workspace=str(tmp_path)) != before
+
+
+def test_what_is_much_is_compared_by_size_and_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.backends.docker._context.CONTENT_MOST", 10)
+    _edit(tmp_path / "Dockerfile", "FROM a\nCOPY big /big\n")
+    _edit(tmp_path / "big", "x" * 20)
+    before = from_dockerfile(str(tmp_path))
+    assert from_dockerfile(str(tmp_path)) == before
+    os.utime(tmp_path / "big", (1, 1))
+    assert from_dockerfile(str(tmp_path)) != before
+
+
 async def removed(place: str, dockerfile: Path, *about: object) -> None:
     """Remove what was built from a Dockerfile."""
     image = await asyncio.to_thread(from_dockerfile, str(dockerfile), *about)  # type: ignore[arg-type]
@@ -142,6 +223,13 @@ async def test_a_dockerfile_is_built_and_its_change_is_noticed(place: str, tmp_p
         async with sandbox(place, name="built", dockerfile=str(file), on_progress=lines.append) as box:
             assert await text(box, "cat /built") == "one"
             assert not lines
+        first = (await asyncio.to_thread(from_dockerfile, str(file))).reference
+        (tmp_path / "extra").write_text("more\n")
+        with pytest.raises(SandboxDiffers, match="image: "):
+            await sandbox(place, name="built", dockerfile=str(file)).open()
+        async with sandbox(place, name="built", dockerfile=str(file), recreate=True) as box:
+            assert await text(box, "cat /extra /workspace/a") == "more\nkept"
+        await engine(place, "rmi", "--force", first)
         first = (await asyncio.to_thread(from_dockerfile, str(file))).reference
         file.write_text(f"FROM {IMAGES[place]}\nRUN echo two > /built\n")
         with pytest.raises(SandboxDiffers, match="image: "):
@@ -205,6 +293,35 @@ async def test_a_command_after_the_start_that_fails_leaves_nothing(tmp_path: Pat
     with pytest.raises(BackendError, match="exit code 7: why"):
         await sandbox("docker", name="post", devcontainer=str(tmp_path)).open()
     assert list((hermes_home / "sandboxes").glob("*")) == []
+
+
+@pytest.mark.docker_engine
+@pytest.mark.parametrize(
+    ("command", "hinted"),
+    [("exit 7", False), ("touch /usr/x", True), ("echo x: Permission denied; exit 1", True)],
+)
+async def test_the_writable_root_is_advised_where_it_helps(
+    tmp_path: Path, command: str, hinted: bool
+) -> None:
+    written(tmp_path, {"image": IMAGES["docker"], "postCreateCommand": command})
+    with pytest.raises(BackendError, match="post-create") as caught:
+        await sandbox("docker", devcontainer=str(tmp_path), user="1000").open()
+    assert ("writable_root" in (caught.value.hint or "")) is hinted
+    assert hinted or command in (caught.value.hint or "")
+
+
+@pytest.mark.docker_engine
+async def test_what_is_not_done_is_said_once(tmp_path: Path) -> None:
+    asked = {"onCreateCommand": "x", "initializeCommand": ["x"], "workspaceFolder": "/code", "capAdd": []}
+    file = written(tmp_path, {"image": IMAGES["docker"], **asked})
+    options: dict[str, Any] = {"name": "silent", "devcontainer": str(tmp_path)}
+    with pytest.warns(UserWarning) as caught:
+        box = await sandbox("docker", **options).open()
+    said = [str(one.message) for one in caught]
+    await box.close()
+    assert said == [f"of {file} nothing is done with initializeCommand, onCreateCommand, workspaceFolder"]
+    async with sandbox("docker", **options) as box:  # and no warning, which would be an error here
+        await box.destroy()
 
 
 @pytest.mark.parametrize(

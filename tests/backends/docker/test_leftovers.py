@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -241,3 +243,26 @@ async def test_the_engines_client_is_not_left_running(place: str, hermes_home: P
         )
         clients = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in done.stdout.split()]
         assert not [one for one in clients if one.startswith((b"docker\0", b"podman\0"))]
+
+
+@pytest.mark.root_only
+@ONE_ENGINE
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_benchmark_that_is_ended_takes_its_container_along(
+    place: str, hermes_home: Path, number: signal.Signals
+) -> None:
+    """Neither signal leaves a container that has no name."""
+    argv = ("-m", "hermes", "bench", "--sandbox", place, "--set", f"docker.image={IMAGES[place]}")
+    store = Store()
+    with subprocess.Popen([sys.executable, *argv], stdin=subprocess.DEVNULL) as process:
+        try:
+            while not (made := [one for one in store.all() if one.locator]):
+                assert process.poll() is None
+                time.sleep(0.05)
+            process.send_signal(number)
+            assert process.wait(30) == 128 + number
+        finally:
+            process.kill()
+    for one in made:
+        assert asked(place, "ps", "--all", "--quiet", "--filter", f"label=hermes.id={one.id}") == ""
+    assert store.all() == []

@@ -46,6 +46,48 @@ print(made, failed)
         assert await text(box, "true | true | echo back") == "back"
 
 
+FILL = """
+import os, time
+free = int(os.environ["FREE"])
+pids = []
+while True:
+    try:
+        pids.append(os.fork())
+    except OSError:
+        break
+    if not pids[-1]:
+        time.sleep(600)
+for pid in pids[:free]:
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+open("/workspace/full", "w").close()
+time.sleep(600)
+"""
+
+
+@pytest.mark.root_only
+@ONE_ENGINE
+@pytest.mark.parametrize("free", [0, 1])
+async def test_a_full_sandbox_says_so(place: str, free: int) -> None:
+    """Also where there is room for what watches a command and not for the command."""
+    async with sandbox(place, name="full", limits={"pids": 60}) as box:
+        await text(box, "cat >fill.py", stdin=FILL.encode())
+        await box.start(f"FREE={free} exec python3 fill.py")
+        while not await box.files.exists("/workspace/full"):
+            await asyncio.sleep(0.1)
+        for run, stdin in ((box.exec, b""), (box.run, b""), (box.run, b"given"), (box.exec, b"given")):
+            with pytest.raises(hermes.CommandError, match=r"no room .*: limits\.pids is 60;") as caught:
+                await run("cat", stdin=stdin)
+            assert caught.value.code == "no_room"
+            assert "hermes sandbox suspend" in (caught.value.hint or "")
+        assert len(await box.jobs()) == 1
+        for job in await box.jobs():
+            await box.kill(job.id)
+        assert await text(box, "true | true | echo back") == "back"
+        assert (await box.run("echo back")).text == "back\n"
+        await box.destroy()
+
+
 @pytest.mark.root_only
 @ONE_ENGINE
 async def test_a_shell_bomb_ends_with_its_timeout(place: str) -> None:
@@ -126,3 +168,9 @@ async def test_limits_that_a_rootless_engine_cannot_enforce_are_refused() -> Non
     for limits in ({"memory": 128 * MIB}, {"cpus": 1}, {"pids": 100}):
         with pytest.raises(hermes.UnsupportedError, match="nothing was started"):
             await sandbox("podman", limits=limits).open()
+
+
+@pytest.mark.docker_engine
+async def test_more_cores_than_there_are_are_refused() -> None:
+    with pytest.raises(hermes.UnsupportedError, match=r"limits\.cpus: 4000 .*nothing was started"):
+        await sandbox("docker", limits={"cpus": 4000}).open()

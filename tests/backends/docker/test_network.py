@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import socket
+import subprocess
 
 import pytest
 
@@ -33,6 +36,16 @@ for address in sys.argv[1:]:
         print("nothing")
     except OSError as error:
         print(errno.errorcode[error.errno])
+"""
+
+
+FIRST = """
+import ipaddress
+for line in open("/proc/net/route").read().splitlines()[1:]:
+    fields = line.split()
+    if fields[1] != "00000000" and fields[7] not in ("00000000", "FFFFFFFF"):
+        turned = bytes(reversed(bytes.fromhex(fields[1])))
+        print(ipaddress.ip_address(int.from_bytes(turned, "big") + 1))
 """
 
 
@@ -92,6 +105,32 @@ async def test_internal_reaches_those_beside_it_and_no_further(place: str) -> No
             break
         await asyncio.sleep(0.1)
     assert name not in await engine(place, "network", "ls")
+
+
+@pytest.mark.root_only
+async def test_internal_does_not_reach_what_listens_on_this_machine(place: str) -> None:
+    """On none of its addresses, and not at that of the network itself, of either kind of address."""
+    with socket.socket(socket.AF_INET6) as server:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind(("::", 0))
+        server.listen(64)
+        port = server.getsockname()[1]
+        async with sandbox(place, network="internal") as box:
+            # As they are while the network is there.
+            shown = await asyncio.to_thread(
+                subprocess.run, ["ip", "-json", "addr"], capture_output=True, check=True
+            )
+            found = [one["local"] for link in json.loads(shown.stdout) for one in link.get("addr_info", ())]
+            own = [f"{one}%eth0" if one.startswith("fe80:") else one for one in found]
+            first = (await text(box, "python3 -", stdin=FIRST.encode())).split()
+            addresses = {*own, *first} - {"127.0.0.1", "::1"}
+            assert "172.17.0.1" in addresses or place != "docker"
+            assert first
+            answers = await reach(box, *(f"{one}:{port}" for one in sorted(addresses)))
+            assert "open" not in answers, dict(zip(sorted(addresses), answers, strict=True))
+        _, writer = await asyncio.open_connection("127.0.0.1", port)  # there is something to be reached
+        writer.close()
+        await writer.wait_closed()
 
 
 @pytest.mark.root_only

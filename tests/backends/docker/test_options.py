@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hermes.backends.docker._options import Mount, parse_args, parse_mount
 from hermes.backends.docker._plan import plan_for
 from hermes.config import Config, Docker
 from hermes.errors import ConfigError, UnsupportedError
+from hermes.guest.dirs import default_dir
 
 
 def backend(docker: Docker | None = None, **spec: Any) -> DockerBackend:
@@ -57,6 +59,16 @@ def test_a_mounts_source_may_be_written_from_here(monkeypatch: pytest.MonkeyPatc
 def test_what_is_no_mount_is_refused(written: str) -> None:
     with pytest.raises(ConfigError, match="nothing was started"):
         parse_mount(written)
+
+
+def test_a_directory_is_not_taken_for_a_volume(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The volume would be made, and would outlive the sandbox."""
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="there is a directory 'data' here"):
+        parse_mount("data:/data")
+    assert parse_mount("./data:/data").source == str(tmp_path / "data")
+    assert parse_mount("other:/data").source == "other"
 
 
 def test_a_mounts_text_cannot_become_another_argument() -> None:
@@ -169,6 +181,20 @@ def test_paths_that_reach_the_host(
     assert "engine" in (reaches_host(str(tmp_path / "engine")) or "")
 
 
+@pytest.mark.parametrize("name", ["XDG_RUNTIME_DIR", "HOME", "TMPDIR", "DOCKER_HOST", "XDG_CONFIG_HOME"])
+@pytest.mark.parametrize("value", ["", "relative"])
+def test_an_empty_variable_names_no_place(
+    name: str, value: str, tmp_path: Path, hermes_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a relative one, which means nothing either, the directory we are in is not taken for its place."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(name, value)
+    assert checked_workspace("here", str(tmp_path)) == str(tmp_path)
+    keys = os.path.join(pwd.getpwuid(os.geteuid()).pw_dir, ".ssh")
+    assert reaches_host(keys)
+    assert os.path.isabs(default_dir("x"))
+
+
 def test_mounts_that_reach_the_host_make_it_judged(tmp_path: Path) -> None:
     assert backend(mounts=[f"{tmp_path}:/data"]).capabilities.judged is False
     place = backend(mounts=["/:/host:ro", f"{tmp_path}:/data"])
@@ -212,6 +238,10 @@ def test_workspaces_of_a_project(tmp_path: Path) -> None:
         ({"user": "1234", "writable_root": True}, "root inside"),
         ({"dockerfile": "/a", "devcontainer": "/b"}, "there is one image"),
         ({"dockerfile": "/nonexistent"}, "cannot be read"),
+        ({"image": "--privileged"}, "a name that no image has"),
+        ({"image": "-v/:/host"}, "a name that no image has"),
+        ({"limits": {"memory": 1 << 20}}, r"limits\.memory is 1m; a sandbox needs 32m"),
+        ({"limits": {"memory": 1536}}, r"limits\.memory is 1\.5k; a sandbox needs 32m"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:

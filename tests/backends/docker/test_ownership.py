@@ -10,6 +10,7 @@ import pytest
 
 from _containers import ONE_ENGINE, ROOT, sandbox, text
 from hermes.config import Config
+from hermes.errors import UnsupportedError
 
 PACKAGE = r"""
 set -e
@@ -135,4 +136,39 @@ async def test_what_is_written_to_the_root_outlives_a_suspend(place: str) -> Non
         await box.suspend()
         await box.resume()
         assert await text(box, "cat /usr/share/installed") == "installed"
+        await box.destroy()
+
+
+@pytest.mark.root_only
+@pytest.mark.parametrize("users", [("1000", "root", "1000"), ("root", "1000:1001"), ("nobody", "daemon")])
+async def test_a_sandbox_made_anew_for_another_user_is_that_ones(place: str, users: tuple[str, ...]) -> None:
+    """Also what was in it for its first user alone, whether in directories or in volumes."""
+    for number, user in enumerate(users):
+        async with sandbox(place, name="handed", user=user, recreate=number > 0) as box:
+            found = await text(box, "cat /workspace/deep/*/file ~/.secret 2>/dev/null; true")
+            assert found.split() == ([users[number - 1]] * 2 if number else [])
+            own = await text(box, "id -u")
+            assert await text(box, "find /workspace ~ ! -user $(id -u)") == ""
+            assert await text(box, "stat -c %u /workspace ~") == f"{own}\n{own}"
+            await text(
+                box,
+                "umask 077; mkdir -p /workspace/deep/$(id -u) && cd /workspace/deep && rm -f */file; "
+                f"echo {user} >$(id -u)/file; echo {user} >~/.secret; ln -sfn /etc/passwd link",
+            )
+            await box.run("true")
+            if number == len(users) - 1:
+                await box.destroy()
+
+
+@pytest.mark.root_only
+@pytest.mark.parametrize(("first", "second"), [("1000", "nobody"), ("nobody", "1000")])
+async def test_a_user_who_cannot_have_the_files_is_refused(place: str, first: str, second: str) -> None:
+    async with sandbox(place, name="kept", user=first) as box:
+        await text(box, "echo kept >/workspace/file")
+        job = await box.start("sleep 600")
+    with pytest.raises(UnsupportedError, match="nothing was removed"):
+        await sandbox(place, name="kept", user=second, recreate=True).open()
+    async with sandbox(place, name="kept", user=first) as box:
+        assert await text(box, "cat /workspace/file") == "kept"
+        assert (await box.job(job.id)).id == job.id
         await box.destroy()

@@ -307,6 +307,18 @@ async def test_the_number_of_processes(open_box: Open) -> None:
 
 
 @pytest.mark.root_only
+async def test_a_guest_that_was_killed_for_want_of_memory(open_box: Open) -> None:
+    box = await open_box(limits={"memory": 200 << 20})
+    assert box._channel is not None
+    pid = box._channel.guest["pid"]
+    # The kernel takes it first.
+    command = f"echo 1000 >/proc/{pid}/oom_score_adj; python3 -c 'x = bytearray(500 << 20)'; sleep 5"
+    with pytest.raises(SandboxGone) as caught:
+        await asyncio.wait_for(box.run(command), 30)
+    assert "by the system for want of memory" in caught.value.reason
+
+
+@pytest.mark.root_only
 async def test_memory_and_cores(open_box: Open) -> None:
     box = await open_box(limits={"memory": 200 << 20, "cpus": 0.5})
     result = await box.exec("python3 -c 'bytearray(400 << 20)'")

@@ -73,6 +73,8 @@ async def test_nothing_of_this_machine_shows(
     monkeypatch.setenv("APPTAINERENV_SOME_SECRET", SECRET)
     monkeypatch.setenv("APPTAINER_BIND", f"{tmp_path}:/given")
     (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / f"in-{SECRET}").mkdir()
+    monkeypatch.chdir(tmp_path / f"in-{SECRET}")
     home = Path.home()
     box = await open_box()
     seen = await out(
@@ -168,6 +170,14 @@ async def test_the_network_is_off_when_asked(open_box: Open) -> None:
     box = await open_box(network="off")
     assert await out(box, "grep -c : /proc/net/dev; cat /proc/net/route | wc -l") == "1\n1"
     assert box.describe()["network_off"]
+    assert not box.describe()["shares_network"]
+
+
+async def test_the_network_is_this_machines_own(open_box: Open) -> None:
+    """So is what listens on its loopback alone, and the metadata address of its cloud."""
+    box = await open_box()
+    assert await out(box, "readlink /proc/self/ns/net") == os.readlink("/proc/self/ns/net")
+    assert box.describe()["shares_network"]
 
 
 async def test_the_workspace_may_be_a_directory_of_this_machine(open_box: Open, tmp_path: Path) -> None:
@@ -237,6 +247,35 @@ async def test_limits_hold(open_box: Open) -> None:
     assert "memory" in str(hog)
     assert await out(box, "echo on") == "on"
     assert int(await out(box, f"python3 -c '{FORKS}'")) < 60
+
+
+@pytest.mark.root_only
+async def test_other_limits_are_said_in_units(open_box: Open) -> None:
+    box = await open_box(name="held", limits={"memory": 1536 << 20, "pids": 1000000})
+    await box.close()
+    with pytest.raises(SandboxDiffers, match="limits: memory 1536m pids 1000000, now memory 2g"):
+        await open_box(name="held", limits={"memory": 2 << 30})
+
+
+@pytest.mark.root_only
+async def test_a_guest_that_was_killed_for_want_of_memory(open_box: Open) -> None:
+    box = await open_box(limits={"memory": 200 << 20})
+    assert box._channel is not None
+    pid = box._channel.guest["pid"]
+    # The kernel takes it first.
+    command = f"echo 1000 >/proc/{pid}/oom_score_adj; python3 -c 'x = bytearray(500 << 20)'; sleep 5"
+    with pytest.raises(SandboxGone) as caught:
+        await asyncio.wait_for(box.run(command), 30)
+    assert "killed processes there for want of memory" in caught.value.reason
+    assert len(await instances()) == 1
+
+
+async def test_a_guest_that_was_killed(open_box: Open) -> None:
+    box = await open_box()
+    assert box._channel is not None
+    with pytest.raises(SandboxGone, match="its guest process has ended") as caught:
+        await box.run(f"kill -9 {box._channel.guest['pid']}; sleep 5")
+    assert "memory" not in caught.value.reason
 
 
 # --- life
@@ -391,11 +430,27 @@ async def test_destroying_what_is_gone(open_box: Open) -> None:
 
 async def test_an_image_that_does_not_start(open_box: Open, tmp_path: Path) -> None:
     (tmp_path / "image.sif").write_text("nonsense")
-    with pytest.raises(BackendError, match="the instance could not be started"):
+    with pytest.raises(BackendError, match="the instance could not be started") as caught:
         await open_box(image=f"{tmp_path}/image.sif")
+    assert f"exec {tmp_path}/image.sif true' work in a shell" in str(caught.value.hint)
     work, _ = await asyncio.to_thread(workdir.choose)
     assert os.listdir(work) == []
     assert await asyncio.to_thread(lambda: Store().all()) == []
+
+
+async def test_where_instances_do_not_work(open_box: Open, tmp_path: Path) -> None:
+    """As under administrators who allow nothing that outlives a command."""
+    program = tmp_path / "apptainer"
+    real = (await client_for("auto")).path
+    program.write_text(f'#!/bin/sh\ncase " $* " in *" instance "*) exit 255; esac\nexec {real} "$@"\n')
+    program.chmod(0o700)
+    with pytest.raises(BackendError, match="could not be started: apptainer ended with 255") as caught:
+        await open_box(program=str(program))
+    assert "'apptainer instance list' fails too" in str(caught.value.hint)
+    assert "singularity.slurm" in str(caught.value.hint)
+    assert await asyncio.to_thread(lambda: Store().all()) == []
+    work, _ = await asyncio.to_thread(workdir.choose)
+    assert os.listdir(work) == []
 
 
 async def test_an_image_without_python(open_box: Open, tmp_path: Path, image: str) -> None:

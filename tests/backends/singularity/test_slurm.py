@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 import hermes
 from hermes.backends._command import run_client
-from hermes.backends.singularity import SingularityBackend
-from hermes.backends.singularity._slurm import SlurmJob
+from hermes.backends.singularity import SingularityBackend, workdir
+from hermes.backends.singularity._client import Client
+from hermes.backends.singularity._slurm import SlurmJob, waiting_jobs
 from hermes.config import Lifetime, load
 from hermes.errors import BackendError, SandboxGone, UnsupportedError
 from hermes.state import Store
@@ -58,6 +63,8 @@ async def in_job(open_box: Open) -> AsyncIterator[Open]:
         ident = box.id
         await box.destroy()
         assert await queue(f"hermes-{ident}") == []
+    for name in await waiting_jobs(Client("apptainer")):  # of a test that failed
+        await ask("scancel", "--me", f"--name={name}")
 
 
 async def test_it_runs_in_a_job(in_job: Open) -> None:
@@ -119,6 +126,70 @@ async def test_waiting_in_the_queue_is_told_and_can_be_given_up(in_job: Open, im
     with pytest.raises(asyncio.CancelledError):
         await opening
     assert await queue(mine[2]) == []
+
+
+async def hermes_says(*args: str) -> str:
+    """What the command says: on its stdout, and on stderr where it is not JSON that is wanted."""
+    done = await run_client(
+        [sys.executable, "-m", "hermes", *args], timeout=60.0, env={**os.environ, "NO_COLOR": "1"}
+    )
+    assert done.code == 0, done.said
+    return done.out.strip() if "--json" in args else done.out + done.err
+
+
+async def killed_in_the_queue(image: str) -> str:
+    """Kill a client whose job waits for its turn, and return the job's name."""
+    waits = 'singularity.slurm.args=["--begin=now+1hour"]'
+    argv = [sys.executable, "-m", "hermes", "exec", "--sandbox", "singularity", "--name", "q2"]
+    argv += ["--set", waits, "true"]
+    env = {**os.environ, "HERMES_SINGULARITY_IMAGE": image}
+    client = await asyncio.to_thread(subprocess.Popen, argv, env=env, stderr=subprocess.DEVNULL)
+    names: list[str] = []
+
+    async def waiting() -> bool:
+        records = await asyncio.to_thread(lambda: Store().all())
+        names[:] = [f"hermes-{one.id}" for one in records]
+        return bool(names) and [line.split()[1] for line in await queue(names[0])] == ["PENDING"]
+
+    try:
+        await eventually(waiting, 30)
+        (one,) = json.loads(await hermes_says("sandbox", "ls", "--json"))
+        assert one["state"] == "starting"
+    finally:
+        client.kill()
+        await asyncio.to_thread(client.wait)
+    assert await queue(names[0]) != []
+    return names[0]
+
+
+@pytest.mark.parametrize("command", [["rm", "q2"], ["prune", "--yes"], ["suspend", "q2"]])
+async def test_a_job_whose_client_was_killed_is_taken_out_of_the_queue(
+    in_job: Open, image: str, command: list[str]
+) -> None:
+    name = await killed_in_the_queue(image)
+    (one,) = json.loads(await hermes_says("sandbox", "ls", "--json"))
+    assert one["state"] == "starting"
+    assert "q2: " in await hermes_says("sandbox", *command)
+    assert await queue(name) == []
+    if command[0] != "suspend":
+        assert await asyncio.to_thread(lambda: Store().all()) == []
+
+
+async def test_a_job_that_neither_a_record_nor_a_directory_has(
+    in_job: Open, image: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    name = await killed_in_the_queue(image)
+    (record,) = await asyncio.to_thread(lambda: Store().all())
+    await asyncio.to_thread(lambda: Store().remove(record))
+    work, _ = await asyncio.to_thread(workdir.choose)
+    await asyncio.to_thread(shutil.rmtree, work / name)
+    with monkeypatch.context() as patch:
+        patch.setenv("HERMES_HOME", str(tmp_path))  # not ours there
+        assert name not in await hermes_says("sandbox", "prune", "--sandbox", "singularity")
+    assert await queue(name) != []
+    said = await hermes_says("sandbox", "prune", "--sandbox", "singularity")
+    assert f"job {name} cancelled (no sandbox has it)" in said
+    assert await queue(name) == []
 
 
 async def test_a_job_that_slurm_does_not_take(in_job: Open) -> None:

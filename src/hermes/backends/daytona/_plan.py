@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes.config import Config, Daytona, section
+from hermes.config import Config, Daytona, section, shown_limit
 from hermes.errors import ConfigError, UnsupportedError
 
 from .._cloud._labels import labels
@@ -95,7 +95,8 @@ def _resources(spec: Spec) -> dict[str, Any]:
         amount = wanted / unit
         if amount != int(amount) or amount < 1:
             raise UnsupportedError(
-                f"limits.{limit} is {amount:g} {word}, but Daytona has whole {word}; nothing was started",
+                f"limits.{limit} is {shown_limit(limit, wanted)}, but Daytona has whole {word}; "
+                "nothing was started",
                 hint=f"Say {max(int(amount), 1)} or {math.ceil(max(amount, 1))} {word}.",
             )
         found[{"cpus": "cpu"}.get(limit, limit)] = int(amount)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import re
+import time
+import warnings
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes._tasks import settled
@@ -17,10 +21,12 @@ from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedErr
 from hermes.guest.dirs import SOCKET
 
 from .._connect import connect_guest
+from .._memory import guest_ended
 from .._workspace import lost_files, reaches_host, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
+from ._devcontainer import shown
 from ._engine import Engine, engine_for, missing
 from ._files import Files, base_of
 from ._image import DEFAULT_IMAGE, ensure, latest, no_image, pinned
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
 GUEST_SECONDS = 10.0
 NO_FILTER = "its engine filters no system calls"
 POST_CREATE_SECONDS = 3600.0
+GIVE = 'o=$1; shift; for d do [ "$(stat -c %u:%g "$d")" = "$o" ] || chown -hR "$o" "$d" || exit; done'
 
 
 class DockerBackend(Backend):
@@ -46,6 +53,8 @@ class DockerBackend(Backend):
         self._plan: Plan | None = None
         self._engine: Engine | None = None
         self._made: dict[str, Any] = {}
+        self._since = math.inf
+        """When it was last known to run, in seconds since the epoch."""
 
     @classmethod
     async def check(cls, config: Config) -> None:
@@ -59,6 +68,7 @@ class DockerBackend(Backend):
             persistent=True,
             suspend=True,
             network_off=True,
+            shares_network=self.spec.network == "host",
             limits=self._engine.facts.limits if self._engine else frozenset({"cpus", "memory", "pids"}),
             workspace=frozenset({"private", "here", "path"}),
             shared_kernel=True,
@@ -132,6 +142,9 @@ class DockerBackend(Backend):
             if isinstance(error, BaseExceptionGroup):
                 raise error.exceptions[0] from None
             raise
+        if plan.ignored:
+            warnings.warn(plan.ignored, stacklevel=1)
+        self._since = time.time()
         return self._made
 
     def _refuse(self, plan: Plan, engine: Engine) -> None:
@@ -143,6 +156,11 @@ class DockerBackend(Backend):
                     "rootless engines need cgroup v2 with that controller delegated; leave the limit out, "
                     "or use another engine",
                 )
+        cpus = self.spec.limits.get("cpus", 0)
+        if cpus > facts.cpus and not facts.podman:
+            raise self._unsupported(
+                f"limits.cpus: {cpus:g} with this {engine.name} engine", f"it has {facts.cpus}; name fewer"
+            )
         if not facts.local and plan.binds:
             raise UnsupportedError(
                 f"the {engine.name} engine does not see the files of this machine, so "
@@ -169,12 +187,13 @@ class DockerBackend(Backend):
         network = {"on": "", "off": "none", "host": "host", "internal": name}[plan.network]
         label = [part for one in await asyncio.to_thread(labels, self.spec) for part in ("--label", one)]
         if plan.network == "internal":
-            await settled(engine.ask("network", "create", "--internal", *label, name))
+            alone = container.internal_network(engine.facts)
+            await settled(engine.ask("network", "create", "--internal", *alone, *label, name))
         for volume in files.volumes:
             if (await engine.call("volume", "inspect", volume)).code != 0:
                 files.new_volumes.append(volume)
                 await settled(engine.ask("volume", "create", *label, volume))
-        files.owner = None if user.startswith("0:") else user
+        files.owner = user
         limits = {**container.default_limits(engine.facts), **self.spec.limits}
         arguments = container.run_arguments(
             plan.options,
@@ -186,6 +205,9 @@ class DockerBackend(Backend):
             args=[*plan.args, *files.keep_id()],
             run_mount=files.run_mount(),
         )
+        closed: Sequence[str] = ()
+        if plan.network == "internal":
+            closed = await asyncio.to_thread(container.no_ipv6, engine.facts)
         narrowed = await asyncio.to_thread(files.filter)
         argv = (
             *("run", "--detach", "--pull", "never", "--name", name, "--hostname", name[:63].rstrip("-.")),
@@ -195,6 +217,7 @@ class DockerBackend(Backend):
             *label,
             *arguments,
             *narrowed,
+            *closed,
             *("--entrypoint", "/bin/sh", plan.image.reference, "-c"),
             container.init_script(0 if self.spec.keep else _idle(self.spec.lifetime)),
         )
@@ -242,18 +265,26 @@ class DockerBackend(Backend):
             "env": dict(plan.env),
         }
 
-    async def _give(self, engine: Engine, plan: Plan, files: Files, user: str) -> None:
-        """Give new volumes to the user inside. Nobody in the sandbox's own container has the right to.
+    async def _give(self, engine: Engine, plan: Plan, files: Files) -> None:
+        """Give volumes to the user inside. Nobody in the sandbox's own container has the right to.
 
-        The engine must have mounted them there: it then gives them what the image has in their place.
+        The engine must have mounted them there: it then gives them what the image has in their place. Those
+        that another user had are given with all that is in them.
         """
-        mounts = [mount for mount in files.mounts if mount.source in files.new_volumes]
+        ours = set(files.volumes)
+        if files.owner.startswith("0:"):
+            ours -= set(files.new_volumes)
+        mounts = [mount for mount in files.mounts if mount.source in ours]
+        if not mounts:
+            return
         await settled(
             engine.ask(
                 *("run", "--rm", "--pull", "never", "--network", "none", "--user", "0:0", "--read-only"),
-                *("--cap-drop", "ALL", "--cap-add", "CHOWN", "--security-opt", "no-new-privileges"),
+                *("--cap-drop", "ALL", "--cap-add", "CHOWN", "--cap-add", "DAC_OVERRIDE"),
+                *("--security-opt", "no-new-privileges"),
                 *(part for mount in mounts for part in ("--mount", mount.argument())),
-                *("--entrypoint", "chown", plan.image.reference, user, *(one.target for one in mounts)),
+                *("--entrypoint", "/bin/sh", plan.image.reference, "-c", GIVE, "sh", files.owner),
+                *(one.target for one in mounts),
             )
         )
 
@@ -274,10 +305,10 @@ class DockerBackend(Backend):
                 group.create_task(self._block(engine))
             if files.host_run is not None:
                 group.create_task(asyncio.to_thread(files.wait_for_guest, GUEST_SECONDS))
-            if files.new_volumes and files.owner is not None:
-                await self._give(engine, plan, files, files.owner)
+            if files.volumes:
+                await self._give(engine, plan, files)
         for argv in plan.post_create:
-            self.progress(f"post-create: {' '.join(argv)[:200]}")
+            self.progress(f"post-create: {shown(argv)[:200]}")
             env = [part for key in plan.env for part in ("--env", key)]
             done = await engine.call(
                 *("exec", *env, ident, *argv),
@@ -286,10 +317,13 @@ class DockerBackend(Backend):
                 env=plan.env,
             )
             if done.code != 0:
+                unwritable = re.search("read-only file system|permission denied", done.err + done.out, re.I)
                 raise BackendError(
                     f"the post-create command ended with exit code {done.code}: {done.said}; the container "
                     "was removed",
-                    hint="The image's files cannot be written to unless docker.writable_root is set.",
+                    hint="The image's files cannot be written to unless docker.writable_root is set."
+                    if unwritable and not plan.options.writable_root
+                    else f"It was: {shown(argv)[:200]}",
                 )
 
     async def _block(self, engine: Engine) -> None:
@@ -320,7 +354,7 @@ class DockerBackend(Backend):
     async def find(self, locator: Mapping[str, Any]) -> PlaceState:
         if not _is_locator(locator):
             return "gone"
-        self._made = dict(locator)
+        self._made, self._since = dict(locator), time.time()
         engine = self._engine = Engine(locator["program"][0])
         engine.argv = tuple(locator["program"])
         if locator["host_run"] is not None and await self._answers():
@@ -329,6 +363,21 @@ class DockerBackend(Backend):
         if seen is None or seen.get("State", {}).get("Status") in ("dead", "removing"):
             return "gone"
         return "running" if seen["State"].get("Running") and not seen["State"].get("Paused") else "stopped"
+
+    async def check_remake(self, locator: Mapping[str, Any]) -> None:
+        plan = await asyncio.to_thread(self._planned)
+        engine = await engine_for(plan.options, self.name)
+        if not _is_locator(locator) or locator["program"] != list(engine.argv):
+            return
+        files = await asyncio.to_thread(Files, self.spec, plan, engine.facts)
+        if bool(files.volumes) != bool(locator["volumes"]):
+            raise UnsupportedError(
+                f"the files of '{self.spec.name}' are in "
+                f"{'volumes' if locator['volumes'] else 'directories'}, "
+                f"which cannot be given to the docker.user '{plan.options.user}'; nothing was removed",
+                hint="A user that only the image knows has volumes, one with a number directories: keep to "
+                "the kind that it has, as in docker.user=UID:GID, or use another name.",
+            )
 
     async def lost(self) -> str:
         if not self._made or self._made["volumes"]:
@@ -376,7 +425,13 @@ class DockerBackend(Backend):
         if state.get("Paused"):
             return ""
         if state.get("Running"):
-            return f"its guest process has ended ({reason})" if alone else ""
+            here = self._made.get("local")  # the clock and the processes are this machine's
+            if here and _began(state) > self._since:
+                return "its container was restarted"
+            if not alone:
+                return ""
+            pid = state.get("Pid") if here else None
+            return await asyncio.to_thread(guest_ended, pid, reason)
         if state.get("OOMKilled"):
             return "its container ran out of memory and was killed"
         code = int(state.get("ExitCode") or 0)
@@ -447,6 +502,7 @@ class DockerBackend(Backend):
             if missing(done.err):
                 raise SandboxGone("the container is gone", reason="its container was removed")
             raise BackendError(f"the container could not be started again: {done.said}")
+        self._since = time.time()
         if made["block"]:
             await self._block(engine)
 
@@ -513,6 +569,13 @@ class PodmanBackend(DockerBackend):
 def _idle(life: Lifetime) -> float:
     """Return the seconds with nothing running after which a container ends, as its guest did before."""
     return max(life.idle_stop - life.idle_guest, min(life.idle_stop, 60.0), 1.0)
+
+
+def _began(state: Mapping[str, Any]) -> float:
+    """Return when a container was started, in seconds since the epoch; 0 when that is not told."""
+    with contextlib.suppress(ValueError, OverflowError):
+        return datetime.fromisoformat(str(state.get("StartedAt"))).timestamp()
+    return 0.0
 
 
 def _is_locator(locator: Mapping[str, Any]) -> bool:

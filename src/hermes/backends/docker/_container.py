@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from hermes.config import Docker
@@ -117,6 +118,23 @@ def default_limits(facts: Facts) -> dict[str, float]:
     if facts.memory:
         limits["memory"] = facts.memory * 3 // 4
     return {name: value for name, value in limits.items() if name in facts.limits}
+
+
+def internal_network(facts: Facts) -> Sequence[str]:
+    """Return the arguments that leave this machine out of an internal network: its bridge has no address.
+
+    With one, all that listens on every address here can be reached. Podman gives it none.
+    """
+    return () if facts.podman else ("--opt", "com.docker.network.bridge.inhibit_ipv4=true")
+
+
+def no_ipv6(facts: Facts) -> Sequence[str]:
+    """Return the arguments that close an internal network's other way to this machine. Blocks.
+
+    Docker gives such a network no addresses of that kind.
+    """
+    there = facts.podman and facts.local and os.path.isdir("/proc/sys/net/ipv6")
+    return ("--sysctl", "net.ipv6.conf.all.disable_ipv6=1") if there else ()
 
 
 def never_began(text: str) -> bool:

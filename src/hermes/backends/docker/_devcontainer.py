@@ -20,6 +20,17 @@ __all__ = ["Devcontainer", "load"]
 
 PLACES = (".devcontainer/devcontainer.json", ".devcontainer.json")
 UNSUPPORTED = ("dockerComposeFile", "features", "service")
+IGNORED = (
+    *(
+        "initializeCommand",
+        "onCreateCommand",
+        "updateContentCommand",
+        "postStartCommand",
+        "postAttachCommand",
+    ),
+    *("workspaceFolder", "workspaceMount", "appPort", "capAdd", "securityOpt", "privileged"),
+)
+"""Keys that would change what is inside, and do not here."""
 
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
 
@@ -35,14 +46,16 @@ class Devcontainer:
     mounts: tuple[Mount, ...] = ()
     args: tuple[str, ...] = ()
     post_create: tuple[tuple[str, ...], ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
-def load(path: str, workspace: str, inside: str) -> Devcontainer:
+def load(path: str, workspace: str, inside: str, changing: str | None = None) -> Devcontainer:
     """Read a ``devcontainer.json``.
 
     :param path: the file, or a directory that holds one
     :param workspace: the directory of this machine that its ``localWorkspaceFolder`` stands for
     :param inside: where the workspace appears inside
+    :param changing: the directory of this machine that the sandbox can write to
     :raises ConfigError: it cannot be read, or asks for what hermes does not do
     """
     file = _find(path)
@@ -67,12 +80,13 @@ def load(path: str, workspace: str, inside: str) -> Devcontainer:
     env = {**_texts(data, "containerEnv", file), **_texts(data, "remoteEnv", file)}
     return Devcontainer(
         path=str(file),
-        image=_image(data, file),
+        image=_image(data, file, changing),
         user=str(text) if text else None,
         env=env,
         mounts=tuple(_mount(one, file) for one in _items(data, "mounts", file)),
         args=tuple(str(one) for one in _items(data, "runArgs", file)),
         post_create=_commands(data.get("postCreateCommand"), file),
+        ignored=tuple(key for key in IGNORED if data.get(key) and data[key] != inside),
     )
 
 
@@ -115,7 +129,7 @@ def _filled(value: Any, workspace: str, inside: str) -> Any:
     return value
 
 
-def _image(data: Mapping[str, Any], file: Path) -> Image:
+def _image(data: Mapping[str, Any], file: Path, changing: str | None) -> Image:
     build = data.get("build") if isinstance(data.get("build"), dict) else {}
     assert isinstance(build, dict)
     dockerfile = build.get("dockerfile") or data.get("dockerFile")
@@ -126,6 +140,7 @@ def _image(data: Mapping[str, Any], file: Path) -> Image:
             str(file.parent / str(build.get("context") or data.get("context") or ".")),
             tuple(f"{key}={value}" for key, value in sorted(args.items())),
             build.get("target"),
+            changing,
         )
     if not isinstance(data.get("image"), str):
         raise ConfigError(f"{file} names neither an image nor a Dockerfile; nothing was started")

@@ -14,7 +14,7 @@ from hermes.errors import BackendError, HermesError, UnsupportedError
 from hermes.guest.dirs import SOCKET, default_dir, private_dir
 
 from .._connect import connect_guest
-from .._workspace import make_own, remove_trees
+from .._workspace import give_own, make_own, remove_trees
 from ..base import Spec
 from ._container import BOOT, CREDENTIALS, HOME, RUN, WORKSPACE
 from ._engine import Facts
@@ -31,7 +31,7 @@ class Files:
     They are directories of this machine when the engine sees those and the user inside is one that we can
     make files for; the guest's socket is then reached without any process in between. Making one blocks.
     ``mounts``: those of workspace, home and skills. ``volumes``: those that it takes; ``new_volumes``: those
-    made for it now; ``owner``: of those, unless it is root. ``kept``: the directories were there before, with
+    made for it now; ``owner``: of all of them. ``kept``: the directories were there before, with
     files of this sandbox. ``credentials``: what is shown as those, None where nothing can be shown.
     """
 
@@ -50,7 +50,7 @@ class Files:
         self.mounts = self._mounts()
         self.volumes = [] if self._shared else [f"hermes-{spec.id}-{name}" for name, _ in own]
         self.new_volumes: list[str] = []
-        self.owner: str | None = None
+        self.owner = ""
         self.kept = False
 
     def make(self) -> None:
@@ -62,6 +62,8 @@ class Files:
         self.kept = self._base.exists()
         make_private(self._base)
         for name, _ in self._own:
+            if self.kept and (self._base / name).is_dir():
+                give_own(self._base / name, self.host_uid, gid)
             make_own(self._base / name, self.host_uid, gid)
         if self.credentials is not None:
             stage.make(self.credentials, self.host_uid, gid)

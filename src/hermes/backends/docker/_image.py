@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from hermes.errors import BackendError, ConfigError
 
+from ._context import digest_of
 from ._engine import Engine
 from ._watch import Layers, Steps
 
@@ -44,10 +45,17 @@ class Image:
 
 
 def from_dockerfile(
-    path: str, context: str | None = None, build_args: tuple[str, ...] = (), target: str | None = None
+    path: str,
+    context: str | None = None,
+    build_args: tuple[str, ...] = (),
+    target: str | None = None,
+    workspace: str | None = None,
 ) -> Image:
-    """Return the image that a Dockerfile builds. Its tag follows from the file, so that a change is noticed.
+    """Return the image that a Dockerfile builds. Blocks.
 
+    Its tag follows from the file and from what that copies, so that a change is noticed.
+
+    :param workspace: a directory that the sandbox itself will change
     :raises ConfigError: the file cannot be read
     """
     file = Path(os.path.abspath(os.path.expanduser(path)))
@@ -60,7 +68,9 @@ def from_dockerfile(
             f"the Dockerfile {file} cannot be read: {error.strerror}; nothing was started"
         ) from error
     folder = os.path.abspath(context) if context else str(file.parent)
-    digest = hashlib.sha256(repr((str(file), folder, build_args, target)).encode() + content).hexdigest()[:16]
+    named = repr((str(file), folder, build_args, target)).encode()
+    taken = digest_of(content, str(file), folder, workspace)
+    digest = hashlib.sha256(named + content + taken).hexdigest()[:16]
     return Image(f"hermes-built:{digest}", str(file), folder, build_args, target)
 
 

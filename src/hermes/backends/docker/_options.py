@@ -74,6 +74,12 @@ def parse_mount(text: str) -> Mount:
         raise ConfigError(
             f"'{source}' is neither an absolute path nor the name of a volume; nothing was started"
         )
+    if not source.startswith("/") and os.path.isdir(source):
+        raise ConfigError(
+            f"'{text}' would mount a volume of the engine, but there is a directory '{source}' here; "
+            "nothing was started",
+            hint=f"Write './{source}:{target}' for the directory, or name the volume otherwise.",
+        )
     return _checked(Mount(source, target, "ro" in words))
 
 

@@ -30,7 +30,8 @@ class Plan:
 
     ``here``: the directory of this machine that becomes the workspace, None for one of the sandbox's own.
     ``user_name``: a user that only the image can turn into a number. ``engine``: the one that is meant, None
-    for this machine's own. ``reasons``: why this is no sandbox.
+    for this machine's own. ``reasons``: why this is no sandbox. ``ignored``: what was asked for and is
+    not done.
     """
 
     options: Docker
@@ -46,6 +47,7 @@ class Plan:
     user_name: str | None = None
     engine: str | None = None
     post_create: tuple[tuple[str, ...], ...] = ()
+    ignored: str = ""
 
     @property
     def binds(self) -> list[str]:
@@ -127,13 +129,20 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
     )
     for limit, least in LEAST.items():
         if spec.limits.get(limit, least) < least:
-            raise ConfigError(
-                f"limits.{limit} is {spec.limits[limit]:g}; a sandbox needs {least:g}; nothing was started"
-            )
+            asked, needed = spec.limits[limit], f"{least:g}"
+            said = f"{asked:g}"
+            if limit == "memory":
+                needed, said = _size(least), _size(asked)
+            raise ConfigError(f"limits.{limit} is {said}; a sandbox needs {needed}; nothing was started")
     if source == "dockerfile":
-        plan.image = from_dockerfile(str(options.dockerfile))
+        plan.image = from_dockerfile(str(options.dockerfile), workspace=here)
     elif source == "devcontainer":
         _apply_devcontainer(plan, spec, str(options.devcontainer))
+    if not plan.image.reference or plan.image.reference.startswith("-"):
+        raise ConfigError(
+            f"the image '{plan.image.reference}' has a name that no image has; nothing was started",
+            hint="Name it as 'docker images' lists it.",
+        )
     _settle_user(plan)
     parsed = parse_args(options.args)
     own = [parse_mount(text) for text in options.mounts]
@@ -152,11 +161,20 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
     return plan
 
 
+def _size(number: float) -> str:
+    """Return a size as it is written in the configuration."""
+    return f"{number / (1 << 20):g}m" if number >= 1 << 20 else f"{number / 1024:g}k"
+
+
 def _apply_devcontainer(plan: Plan, spec: Spec, path: str) -> None:
     folder = plan.here or spec.here or os.getcwd()
-    found = _devcontainer.load(os.path.join(folder, os.path.expanduser(path)), folder, WORKSPACE)
+    found = _devcontainer.load(
+        os.path.join(folder, os.path.expanduser(path)), folder, WORKSPACE, changing=plan.here
+    )
     parsed = parse_args(found.args)
     plan.image, plan.env, plan.post_create = found.image, found.env, found.post_create
+    if found.ignored:
+        plan.ignored = f"of {found.path} nothing is done with {', '.join(found.ignored)}"
     plan.mounts += [*found.mounts, *parsed.mounts]
     plan.args += parsed.args
     plan.reasons += [*filter(None, map(mount_reach, found.mounts)), *parsed.reasons]

@@ -66,6 +66,7 @@ class JailBackend(Backend):
             persistent=True,
             suspend=True,
             network_off=True,
+            shares_network=self.spec.network == "host",
             limits=self._limits,
             workspace=frozenset({"private"} if self._by_landlock else {"private", "here", "path"}),
             shared_kernel=True,
@@ -233,8 +234,11 @@ class JailBackend(Backend):
     async def diagnose(self, reason: str) -> str:
         if not await asyncio.to_thread(self._files.base.is_dir):
             return "its files were removed"
-        alive = await asyncio.to_thread(self._files.guest_answers)
-        return "" if alive else f"its processes have ended ({reason})"
+        if await asyncio.to_thread(self._files.guest_answers):
+            return ""
+        if await asyncio.to_thread(self._files.groups.short_of_memory):
+            return "its processes have ended, some by the system for want of memory (limits.memory)"
+        return f"its processes have ended ({reason})"
 
     def guest_python(self) -> Sequence[str]:
         return (self._made["python"], "-I", "-S")

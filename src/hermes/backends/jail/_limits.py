@@ -10,6 +10,8 @@ from pathlib import Path
 
 from hermes.errors import BackendError
 
+from .._memory import killed_in
+
 __all__ = ["PIDS", "Groups", "enforceable", "inside"]
 
 PIDS = 4096
@@ -105,6 +107,11 @@ class Groups:
         if own is None or not own.is_dir():
             return []
         return ["--ro-bind", str(own), str(own.parent)]
+
+    def short_of_memory(self) -> bool:
+        """Return whether the system has killed something in them for want of memory. Blocks, for a moment."""
+        own = self._own("memory")
+        return own is not None and killed_in(f"/{self._name}", unified=own.parent == TOP)
 
     def remove(self) -> list[str]:
         """Remove them, once no process is in them, and return those that are left."""

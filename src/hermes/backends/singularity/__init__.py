@@ -14,6 +14,7 @@ from hermes.config import Config, Slurm, section
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 from hermes.guest.dirs import SOCKET
 
+from .._memory import guest_ended
 from .._workspace import lost_files, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
@@ -63,6 +64,7 @@ class SingularityBackend(Backend):
             persistent=True,
             suspend=True,
             network_off=True,
+            shares_network=self.spec.network != "off",
             limits=limits,
             workspace=frozenset({"private", "here", "path"}),
             shared_kernel=True,
@@ -197,6 +199,15 @@ class SingularityBackend(Backend):
             return "running"
         return "stopped" if await asyncio.to_thread(files.base.is_dir) else "gone"
 
+    async def look(self, locator: Mapping[str, Any]) -> PlaceState:
+        """Do as ``find``, and tell what waits for its turn from what is gone or has stopped."""
+        state = await self.find(locator)
+        if self._files is None:
+            await self._search()
+        if state != "running" and isinstance(self._runner, SlurmJob):
+            return await self._runner.place() or state
+        return state
+
     async def lost(self) -> str:
         return await asyncio.to_thread(lost_files, self._files.base) if self._files is not None else ""
 
@@ -230,15 +241,18 @@ class SingularityBackend(Backend):
     async def diagnose(self, reason: str) -> str:
         try:
             _, runner = self._open()
+            pid = None
             for _ in range(DIAGNOSE_TRIES):
                 if not await runner.runs():
                     return await self._why()
                 if not runner.direct or await self._answers():
                     return ""
                 await asyncio.sleep(0.1)  # of an instance that ends the guest may be the first to go
+            if isinstance(runner, Here) and "memory" in self._made["limits"]:
+                pid = await runner.pid()
         except HermesError:
             return ""
-        return f"its guest process has ended ({reason})"
+        return await asyncio.to_thread(guest_ended, pid, reason)
 
     async def _why(self) -> str:
         files, runner = self._open()
@@ -293,15 +307,10 @@ class SingularityBackend(Backend):
         self._made["boot"] = (await asyncio.to_thread(host))[1]
 
     async def destroy(self, *, keep_files: bool = False) -> None:
-        if self._files is None:  # neither made nor found: what a crash left may still be in its usual place
-            with contextlib.suppress(HermesError):
-                client = await client_for(self.config.singularity.program)
-                work, _ = await asyncio.to_thread(workdir.choose)
-                slurm = self._slurm()
-                files = await asyncio.to_thread(Files.new, self.spec.id, work)
-                self._settle(client, files, slurm if slurm.wanted else None)
-            if self._files is None:
-                return
+        if self._files is None:
+            await self._search()
+        if self._files is None:
+            return
         files, runner = self._open()
         try:
             left = await runner.end()
@@ -312,6 +321,25 @@ class SingularityBackend(Backend):
             raise BackendError(
                 f"the sandbox was ended, but something is left: {', '.join(left)}", context={"left": left}
             )
+
+    async def _search(self) -> None:
+        """Settle on what a crash may have left of one that was neither made nor found.
+
+        With what settings it was to be made is not known: these need not be those of now.
+        """
+        base = await asyncio.to_thread(workdir.of, self._instance)
+        files = await asyncio.to_thread(Files.new, self.spec.id, base)
+        slurm, client = self._slurm(), Client("apptainer")
+        in_job = slurm.wanted or await asyncio.to_thread((files.base / "job.sh").exists)
+        if not in_job:
+            with contextlib.suppress(HermesError):  # no SLURM that works here
+                in_job = bool((await SlurmJob(client, files, self._instance, slurm).state())[0])
+        try:
+            client = await client_for(self.config.singularity.program)
+        except HermesError:
+            if not in_job:
+                return
+        self._settle(client, files, slurm if in_job else None)
 
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:

@@ -164,7 +164,7 @@ def _found(program: str) -> Client:
         path = shutil.which(name)
         if path is not None:
             _check_kernel(path)
-            return Client(path)
+            return Client(os.path.abspath(path))
     raise BackendError(
         f"there is no {' and no '.join(names)} on the PATH",
         code="backend_unavailable",
@@ -228,6 +228,12 @@ def runs(pid: int, instance: str) -> bool:
         and not fields["State"].startswith(("Z", "X"))
         and f"[{instance}]".encode() in starter
     )
+
+
+def running(instance: str) -> int | None:
+    """Return the pid of an instance's first process as this machine shows it. Blocks, for a moment."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return next((pid for pid in pids if runs(pid, instance)), None)
 
 
 def end(pid: int, instance: str) -> bool:
@@ -297,4 +303,4 @@ def _home() -> str:
     # The client goes by the account's home, whatever HOME says.
     with contextlib.suppress(KeyError):
         return pwd.getpwuid(os.geteuid()).pw_dir
-    return os.environ.get("HOME", "/")
+    return os.environ.get("HOME") or "/"

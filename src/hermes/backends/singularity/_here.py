@@ -7,10 +7,10 @@ import subprocess
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
-from hermes.errors import BackendError
+from hermes.errors import BackendError, HermesError
 
 from .._command import Done
-from ._client import Client, end, forget_logs, host, last_words, runs
+from ._client import Client, end, forget_logs, host, last_words, running, runs
 from ._files import Files, privileges
 from ._plan import Plan
 
@@ -38,6 +38,7 @@ def _run(argv: Sequence[str], env: Mapping[str, str]) -> Done:
     try:
         done = subprocess.run(
             argv,
+            cwd="/",  # what it was is seen inside: the client leaves its settings there
             env=dict(env),
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -90,6 +91,7 @@ class Here:
         self._files = files
         self._instance = instance
         self._starting: asyncio.Future[Done] | None = None
+        self._failed = False
 
     async def start(self, plan: Plan, image: str, progress: Callable[[str], None]) -> None:
         """Start it, and wait for the guest, which may answer long before the client is done."""
@@ -105,13 +107,30 @@ class Here:
                 return
             await asyncio.wait([starting], timeout=0.005)
         done = starting.result()
-        if done.code != 0:
+        self._failed = done.code != 0
+        if self._failed:
             words = done.said or await asyncio.to_thread(last_words, self._instance)
             raise BackendError(
-                f"the instance could not be started: {words}",
-                hint=f"Does '{client.name} exec {image} true' work in a shell?",
+                f"the instance could not be started: {words or f'{client.name} ended with {done.code}'}",
+                hint=await self._advice(image),
             )
         await asyncio.to_thread(files.wait_for_guest, GUEST_SECONDS)
+
+    async def _advice(self, image: str) -> str:
+        """Return what to do about an instance that does not start: whether others could is asked."""
+        name = self._client.name
+        elsewhere = "singularity.slurm, if a job may have them, or another place, such as jail"
+        try:
+            await self._client.pid(self._instance)
+        except HermesError:
+            return (
+                f"Instances do not work here: '{name} instance list' fails too. Ask the administrator, "
+                f"name another program (singularity.program), or use {elsewhere}."
+            )
+        return (
+            f"Does '{name} exec {image} true' work in a shell? If it does, instances do not work here: use "
+            f"{elsewhere}."
+        )
 
     async def _started(self) -> None:
         """Wait until a client that still starts it is done."""
@@ -120,9 +139,10 @@ class Here:
 
     async def runs(self) -> bool:
         """What the client wrote as it started is looked at before it is asked."""
-        return await self._pid() is not None
+        return await self.pid() is not None
 
-    async def _pid(self) -> int | None:
+    async def pid(self) -> int | None:
+        """Return the pid of its first process, None when it does not run."""
         await self._started()
         pid = await asyncio.to_thread(self._files.read_pid)
         if pid is not None and await asyncio.to_thread(runs, pid, self._instance):
@@ -131,7 +151,13 @@ class Here:
 
     async def end(self) -> list[str]:
         """End its first process, with which everything else in it ends."""
-        pid = await self._pid()
+        try:
+            pid = await self.pid()
+        except HermesError:
+            if not self._failed:
+                raise
+            # A client that starts none may not tell either; on this machine it can be seen.
+            pid = await asyncio.to_thread(running, self._instance)
         ended = pid is None or await asyncio.to_thread(end, pid, self._instance)
         await asyncio.to_thread(forget_logs, self._instance)
         return [] if ended else [f"instance {self._instance}"]

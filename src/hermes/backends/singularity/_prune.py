@@ -1,8 +1,9 @@
-"""Removing what outlived its sandbox: instances and directories."""
+"""Removing what outlived its sandbox: instances, directories and jobs."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -17,20 +18,21 @@ from . import workdir
 from ._client import Client
 from ._files import MARK, PREFIX, Files, home_mark, run_dir
 from ._here import Here
-from ._slurm import SlurmJob
+from ._slurm import SlurmJob, waiting_jobs
 
 __all__ = ["prune"]
 
 
 async def prune(client: Client, store: Store) -> list[str]:
-    """Remove instances and directories that no sandbox of this hermes home has any more; say what went.
+    """Remove instances, directories and jobs that no sandbox of this hermes home has any more; say what went.
 
-    Only what says in its directory that it is of this home, and of this user, is looked at.
+    Only what says in its directory, or to SLURM, that it is of this home, and of this user, is looked at.
 
     :raises HermesError: code ``state_unreadable``; it cannot be told which sandboxes there are
     """
     here = await client.instances(f"{PREFIX}*")
     directories = await asyncio.to_thread(_directories)
+    jobs = await waiting_jobs(client)
     # Read last: what has no record then, had none when it was listed, and is not just being made.
     records = await known(store)
     gone: list[str] = []
@@ -43,7 +45,7 @@ async def prune(client: Client, store: Store) -> list[str]:
         runner: Here | SlurmJob = Here(client, files, name)
         running = name in here
         try:
-            if await asyncio.to_thread((base / "job").exists):
+            if await asyncio.to_thread((base / "job.sh").exists):
                 runner = SlurmJob(client, files, name, Slurm())
                 running = bool((await runner.state())[0])
             # One with a name may be started again with its files, whether it runs or not.
@@ -53,6 +55,14 @@ async def prune(client: Client, store: Store) -> list[str]:
         except HermesError:  # SLURM does not answer, or is not here: the next time
             continue
         gone.append(f"{'instance' if running else 'directory'} {name} removed ({why})")
+    for name in set(jobs) - {base.name for base in directories}:  # somebody removed the directory
+        ident = name.removeprefix(PREFIX)
+        why = await asyncio.to_thread(surplus, records.get(ident)) if name != ident else None
+        if why is not None:
+            with contextlib.suppress(HermesError):
+                job = SlurmJob(client, _files(workdir.of(name) / name, ident, None), name, Slurm())
+                if not await job.end():
+                    gone.append(f"job {name} cancelled ({why})")
     return gone
 
 

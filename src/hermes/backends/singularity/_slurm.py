@@ -12,16 +12,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hermes.config import Slurm
-from hermes.errors import BackendError, SandboxGone, Unreachable
+from hermes.config import Slurm, home
+from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 
 from .._command import Done, run_client
+from .._leftovers import home_mark
+from ..base import PlaceState
 from ._client import Client, forget_logs
 from ._files import Files, privileges, write
 from ._here import to_its_end
 from ._plan import Plan
 
-__all__ = ["SlurmJob"]
+__all__ = ["SlurmJob", "waiting_jobs"]
 
 CALL_SECONDS = 60.0
 START_SECONDS = 180.0
@@ -86,6 +88,7 @@ class SlurmJob:
         self._instance = instance
         self._slurm = slurm
         self._number = ""
+        self._refused = False
 
     # --- starting
 
@@ -93,7 +96,10 @@ class SlurmJob:
         """Submit the job, wait in the queue, and wait until the instance runs on its node."""
         await asyncio.to_thread(self._prepare, plan, image)
         self._number = ""
+        self._refused = False
         done = await to_its_end(self._submit(plan))
+        # Who waited for an answer in vain does not know.
+        self._refused = done.code != 0 and "timed out" not in done.said
         if done.code != 0 or not self._number:
             raise BackendError(
                 f"SLURM did not take the job: {done.said}; nothing was started",
@@ -102,7 +108,8 @@ class SlurmJob:
         await self._wait(progress)
 
     async def _submit(self, plan: Plan) -> Done:
-        done = await self._ask("sbatch", *self._options(plan), str(self._files.base / "job.sh"))
+        options = await asyncio.to_thread(self._options, plan)
+        done = await self._ask("sbatch", *options, str(self._files.base / "job.sh"))
         number = done.out.strip().partition(";")[0]
         if done.code == 0 and number.isdigit():
             self._number = number
@@ -121,9 +128,10 @@ class SlurmJob:
         write(files.base / "job.sh", script, 0o700)
 
     def _options(self, plan: Plan) -> list[str]:
+        """Return the options of ``sbatch``. Blocks, for a moment."""
         slurm = self._slurm
         result = ["--parsable", f"--job-name={self._instance}", f"--output={self._files.base / 'job.out'}"]
-        result += ["--nodes=1", "--ntasks=1", "--no-requeue", "--chdir=/"]
+        result += ["--nodes=1", "--ntasks=1", "--no-requeue", "--chdir=/", f"--comment={_comment()}"]
         for key in ("partition", "account", "qos", "gpus", "time"):
             value = getattr(slurm, key)
             if value:
@@ -185,13 +193,19 @@ class SlurmJob:
             return state, reason.strip("()")
         if "Invalid job id" in done.err:
             return "", ""
-        raise Unreachable(
-            f"SLURM does not say how job {number} is: {done.said}", reason="SLURM does not answer"
-        )
+        raise _silent(f"how job {number} is", done)
 
     async def runs(self) -> bool:
         """Whether the job has not ended."""
         return (await self.state())[0] in RUNNING
+
+    async def place(self) -> PlaceState | None:
+        """Return what the queue says of the place, None when it does not have its job.
+
+        :raises Unreachable: SLURM does not answer
+        """
+        state, _ = await self.state()
+        return "starting" if state in WAITING else "running" if state in RUNNING else None
 
     async def why(self, made: Mapping[str, Any]) -> str:
         """What SLURM says of the job's end."""
@@ -231,9 +245,11 @@ class SlurmJob:
 
     async def end(self) -> list[str]:
         """Cancel the job, and wait until the queue does not have it any more."""
+        if self._refused:
+            return []
         number = await self._job()
         if not number:
-            return await self._cancel_by_name()
+            return []
         await asyncio.to_thread(forget_logs, self._instance)
         await self._ask("scancel", number)
         deadline = time.monotonic() + CANCEL_SECONDS
@@ -243,16 +259,23 @@ class SlurmJob:
             await asyncio.sleep(0.1)
         return []
 
-    async def _cancel_by_name(self) -> list[str]:
-        """Cancel a job whose number was never written down."""
-        with contextlib.suppress(BackendError):  # no SLURM, no job
-            await self._ask("scancel", f"--name={self._instance}", "--me")
-        return []
-
     async def _job(self) -> str:
         # Another client may have brought it up again, in another job.
-        self._number = await asyncio.to_thread(self._read) or self._number
+        self._number = await asyncio.to_thread(self._read) or self._number or await self._named()
         return self._number
+
+    async def _named(self) -> str:
+        """Return the number of a job for which it was never written down, or went with the directory.
+
+        :raises Unreachable: SLURM does not answer
+        """
+        try:
+            done = await self._ask("squeue", "--noheader", "--me", f"--name={self._instance}", "--format=%i")
+        except BackendError:  # no SLURM, no job
+            return ""
+        if done.code != 0:
+            raise _silent(f"whether it has a job {self._instance}", done)
+        return (done.out.split() or [""])[0]
 
     def _read(self) -> str:
         with contextlib.suppress(OSError, ValueError):
@@ -261,8 +284,32 @@ class SlurmJob:
         return ""
 
     async def _ask(self, program: str, *args: str) -> Done:
-        env = self._client.environment()
-        env.update(
-            {key: value for key, value in os.environ.items() if key.startswith(("SLURM_CONF", "SLURM_CLU"))}
-        )
-        return await run_client([program, *args], timeout=CALL_SECONDS, env=env)
+        return await _ask(self._client, program, *args)
+
+
+async def waiting_jobs(client: Client) -> list[str]:
+    """Return the names of all jobs that this hermes home has with SLURM; none when it does not answer."""
+    with contextlib.suppress(HermesError, FileNotFoundError):  # no home was made yet
+        mark = await asyncio.to_thread(_comment)
+        done = await _ask(client, "squeue", "--noheader", "--me", "--format=%j|%k")
+        pairs = (line.strip().partition("|") for line in done.out.splitlines())
+        return [name for name, _, comment in pairs if comment == mark] if done.code == 0 else []
+    return []
+
+
+def _comment() -> str:
+    """Return what a job says of whose it is. Blocks."""
+    # Homes of the same path on several machines may use the same SLURM.
+    return f"hermes:{home_mark(str(home().stat().st_ino))}"
+
+
+def _silent(what: str, done: Done) -> Unreachable:
+    return Unreachable(f"SLURM does not say {what}: {done.said}", reason="SLURM does not answer")
+
+
+async def _ask(client: Client, program: str, *args: str) -> Done:
+    env = client.environment()
+    env.update(
+        {key: value for key, value in os.environ.items() if key.startswith(("SLURM_CONF", "SLURM_CLU"))}
+    )
+    return await run_client([program, *args], timeout=CALL_SECONDS, env=env)

@@ -12,7 +12,7 @@ from pathlib import Path
 from hermes.config import home, make_private
 from hermes.errors import BackendError
 
-__all__ = ["candidates", "choose"]
+__all__ = ["candidates", "choose", "of"]
 
 MIN_FREE = 256 << 20
 """Fewer free bytes than these are not enough for a workspace."""
@@ -57,6 +57,12 @@ def choose() -> tuple[Path, list[tuple[str, str]]]:
         hint="Set TERMINAL_SCRATCH_DIR to a directory that you can write to.",
         context={"passed": passed},
     )
+
+
+def of(name: str) -> Path:
+    """Return the directory that has one of that name, the first of all when none has. Blocks."""
+    found = [path for _, path, _ in candidates() if path is not None]
+    return next((path for path in found if (path / name).is_dir()), found[0])
 
 
 def _unusable(path: Path) -> str:

@@ -58,6 +58,7 @@ class SshBackend(Backend):
             copies=True,
             workspace=frozenset({"private", "here", "path"}),
             judged=True,
+            shares_network=True,
             verified="real",
         )
 
