@@ -81,7 +81,7 @@ async def python(box: hermes.Sandbox, code: str, **options: Any) -> str:
     return await text(box, "python3 -", stdin=code.encode(), **options)
 
 
-async def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
+async def until(true: Callable[[], bool], seconds: float = 30.0) -> bool:
     """Wait, at most so long, until something holds; say whether it does."""
     for _ in range(int(seconds / 0.05)):
         if await asyncio.to_thread(true):

@@ -375,7 +375,7 @@ asyncio.run(main(json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]))
             self.process.stdout.close()
 
 
-async def until(true: Callable[[], Any], seconds: float = 5.0) -> None:
+async def until(true: Callable[[], Any], seconds: float = 20.0) -> None:
     """Wait until something holds that may block while it is found out; fail when it does not in time."""
     end = time.monotonic() + seconds
     while not await asyncio.to_thread(true):

@@ -59,9 +59,9 @@ async def records(home: Path) -> int:
 @pytest.mark.usefixtures("unasked")
 async def test_a_task_is_done(hermes_home: Path) -> None:
     script = Script(
-        [("write_file", {"path": "sums.py", "content": "def add(a, b):\n    return a - b\n"})],
+        [("write_file", {"path": "sums.py", "content": "def add(a, b):\n    return a -b\n"})],
         [("terminal", {"command": "python3 -c 'import sums; assert sums.add(20, 22) == 42'"})],
-        [("patch", {"path": "sums.py", "edits": [{"old": "a - b", "new": "a + b"}]})],
+        [("patch", {"path": "sums.py", "edits": [{"old": "a -b", "new": "a + b"}]})],
         [("execute_code", {"code": "import sums; print(sums.add(20, 22))"})],
         [("terminal", {"command": "mkdir -p d/e && rm -rf d && echo gone"})],  # here nobody is asked
     )

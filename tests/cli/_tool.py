@@ -96,7 +96,7 @@ class Cli:
         self("sandbox", "rm", "--all", "--yes")
 
 
-def eventually(check: Callable[[], Any], seconds: float = 10.0) -> Any:
+def eventually(check: Callable[[], Any], seconds: float = 30.0) -> Any:
     """Return what *check* returns once that is true; the last of it when it never is."""
     end = time.monotonic() + seconds
     while not (found := check()) and time.monotonic() < end:

@@ -58,7 +58,7 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self.fd, text.encode())
 
-    def expect(self, text: str, seconds: float = 15.0) -> str:
+    def expect(self, text: str, seconds: float = 60.0) -> str:
         """Read until *text* comes, also broken into lines, and return what came before it."""
         if not self.shows(text, seconds):
             pytest.fail(f"{text!r} did not come; seen: {self.seen!r}")

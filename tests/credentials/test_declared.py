@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,30 @@ def calm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def read(**settings: Any) -> module.Content:
     return Declared(Credentials(**settings)).read()
+
+
+def test_a_draft_that_gets_its_name_meanwhile_is_not_missing(own: Path) -> None:
+    """Who renews a token writes a draft beside it, which may be seen and be gone when it is read."""
+    keep(own / "credentials" / "token", "first")
+    over = threading.Event()
+
+    def renew() -> None:
+        number = 0
+        while not over.is_set():
+            keep(own / "credentials" / "token", str(number := number + 1))
+
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    try:
+        for _ in range(1500):
+            found = read()
+            assert not found.absent and "token" in found.files
+    finally:
+        over.set()
+        renewing.join()
+    (own / "credentials" / "token").unlink()
+    (own / "credentials" / "token").symlink_to("nowhere")
+    assert read().absent  # what lies there and leads nowhere is missing
 
 
 def test_nothing_is_declared_by_itself(hermes_home: Path) -> None:

@@ -259,7 +259,7 @@ class Stream:
         return answer, raw
 
 
-def wait_until(condition: Any, seconds: float = 5.0) -> None:
+def wait_until(condition: Any, seconds: float = 20.0) -> None:
     """Wait until *condition* holds; an AssertionError when it does not in time."""
     end = time.monotonic() + seconds
     while not condition():

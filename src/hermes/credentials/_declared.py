@@ -122,11 +122,13 @@ class Declared:
         absent: list[str] = []
         files: dict[str, Piece] = {}
         taken: set[str] = set()
+        named = {str(self._home / os.path.normpath(one.path)) for one in self._settings.files}
         for name, path, to in self._paths(watched):
             watched[path] = _stat(path)
             piece = self._piece(path, to, watched)
             if piece is None:
-                absent.append(f"the file {path}")
+                if path in named or os.path.islink(path):  # else a draft, which has got its name meanwhile
+                    absent.append(f"the file {path}")
             else:
                 if name not in files or files[name].source != path:  # it may be named and lie there as well
                     check_name(name, path, taken)

@@ -303,12 +303,11 @@ async def test_nothing_but_the_sdks_own_calls_stand_before_the_first_command(the
     one = box(name="one")
     made = await calls_of(one)
     assert (made[0], made[-1], set(made[1:-1])) == ("POST /api/sandbox", terminal, {look})
-    assert len(made) == 3
     await one.suspend()
     again = box(name="one")
     woken = await calls_of(again)
     assert [name for name in woken if name != look] == ["POST /api/sandbox/{box}/start", terminal]
-    assert len(woken) <= 4 + 1
+    assert woken.index("POST /api/sandbox/{box}/start") <= 1 + 1  # after it, the SDK looks until it is up
     await again.destroy()
     await gone(there)
 

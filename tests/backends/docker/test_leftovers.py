@@ -50,7 +50,7 @@ def left(place: str, home: Path, runtime: Path) -> dict[str, list[str]]:
     return {what: names for what, names in found.items() if names}
 
 
-async def nothing_left(place: str, home: Path, runtime: Path, seconds: float = 5) -> dict[str, list[str]]:
+async def nothing_left(place: str, home: Path, runtime: Path, seconds: float = 20) -> dict[str, list[str]]:
     """Return what is still there after at most so long."""
     for _ in range(int(seconds / 0.25)):
         found = await asyncio.to_thread(left, place, home, runtime)

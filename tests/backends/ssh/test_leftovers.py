@@ -44,7 +44,7 @@ async def clean(own: Machine) -> AsyncIterator[Machine]:
             whole.unlink(missing_ok=True)
 
 
-async def nothing_left(machine: Machine, seconds: float = 5.0) -> None:
+async def nothing_left(machine: Machine, seconds: float = 20.0) -> None:
     """Fail unless no process and no file of hermes is there within so long."""
     try:
         await until(lambda: not machine.strangers() and not machine.files(), seconds)
