@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -19,7 +20,17 @@ from ._watch import Layers, Steps
 if TYPE_CHECKING:
     from ..base import Measure
 
-__all__ = ["DEFAULT_IMAGE", "Image", "ensure", "from_dockerfile", "latest", "no_image", "pinned"]
+__all__ = [
+    "DEFAULT_IMAGE",
+    "Image",
+    "ensure",
+    "from_dockerfile",
+    "is_pin",
+    "latest",
+    "no_image",
+    "pinned",
+    "read_regular",
+]
 
 DEFAULT_IMAGE = "nikolaik/python-nodejs:python3.13-nodejs22"
 """Has bash, python3, git, curl and node."""
@@ -62,7 +73,7 @@ def from_dockerfile(
     if file.is_dir():
         file = file / "Dockerfile"
     try:
-        content = file.read_bytes()
+        content = read_regular(file)
     except OSError as error:
         raise ConfigError(
             f"the Dockerfile {file} cannot be read: {error.strerror}; nothing was started"
@@ -72,6 +83,16 @@ def from_dockerfile(
     taken = digest_of(content, str(file), folder, workspace)
     digest = hashlib.sha256(named + content + taken).hexdigest()[:16]
     return Image(f"hermes-built:{digest}", str(file), folder, build_args, target)
+
+
+def read_regular(file: Path) -> bytes:
+    """Return the content of a file. A pipe or a device, which may have no end, is none. Blocks.
+
+    :raises OSError: it cannot be read
+    """
+    if not file.is_file() and file.exists():
+        raise OSError(errno.EINVAL, "it is not a file")
+    return file.read_bytes()
 
 
 def no_image(text: str) -> bool:
@@ -90,8 +111,12 @@ async def pinned(engine: Engine, image: Image) -> str | None:
 
 def latest(image: Image) -> Image:
     """Return what a pinned default image is pinned from, any other image as it is."""
-    default = image.dockerfile is None and _repository(image.reference) == _repository(DEFAULT_IMAGE)
-    return Image(DEFAULT_IMAGE) if default and "@" in image.reference else image
+    return Image(DEFAULT_IMAGE) if image.dockerfile is None and is_pin(image.reference) else image
+
+
+def is_pin(reference: str | None) -> bool:
+    """Return whether this names the default image by its content, as setup writes it down."""
+    return reference is not None and "@" in reference and _repository(reference) == _repository(DEFAULT_IMAGE)
 
 
 def _repository(reference: str) -> str:
