@@ -2,6 +2,7 @@
 
 from ._env import Secret, dotenv, environment, sudo_password, ungivable, withhold
 from ._load import load, section
+from ._project import DEVCONTAINERS
 from ._schema import (
     Approvals,
     Config,
@@ -36,6 +37,7 @@ from ._units import (
 )
 
 __all__ = [
+    "DEVCONTAINERS",
     "Approvals",
     "Config",
     "CredentialFile",

@@ -253,6 +253,18 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: s
     assert "nothing was started" in caught.value.message
 
 
+def test_an_image_that_setup_pinned_makes_way(tmp_path: Path) -> None:
+    """Nobody chose it; one that somebody named does not."""
+    (tmp_path / "Dockerfile").write_text("FROM x\n")
+    pin = f"nikolaik/python-nodejs@sha256:{'0' * 64}"
+    spec = Spec(name="x", id="0" * 16)
+    plan = plan_for(spec, Docker(image=pin, dockerfile=str(tmp_path)), "off")
+    assert plan.image.dockerfile == str(tmp_path / "Dockerfile")
+    assert plan_for(spec, Docker(image=pin), "off").image.reference == pin
+    with pytest.raises(ConfigError, match="there is one image"):
+        plan_for(spec, Docker(image="debian:12", dockerfile=str(tmp_path)), "off")
+
+
 def test_unknown_options_are_refused() -> None:
     place = DockerBackend(Spec(name="x", id="0123456789abcdef", options={"privilegd": True}), Config())
     with pytest.raises(ConfigError, match="privilegd"):

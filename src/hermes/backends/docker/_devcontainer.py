@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes.config import DEVCONTAINERS
 from hermes.errors import ConfigError
 
 from ._image import Image, from_dockerfile, read_regular
@@ -18,7 +19,6 @@ from ._options import Mount, parse_args
 
 __all__ = ["Devcontainer", "load", "needs_container", "shown", "with_container", "with_variables"]
 
-PLACES = (".devcontainer/devcontainer.json", ".devcontainer.json")
 UNSUPPORTED = ("dockerComposeFile", "features", "service")
 IGNORED = (
     *(
@@ -100,7 +100,7 @@ def _find(path: str) -> Path:
     start = Path(os.path.abspath(os.path.expanduser(path)))
     if not start.is_dir():
         return start
-    for place in (*PLACES, "devcontainer.json"):
+    for place in DEVCONTAINERS:
         if (start / place).is_file():
             return start / place
     raise ConfigError(f"there is no devcontainer.json in {start}; nothing was started")

@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,8 @@ DEFAULT_IMAGE = "nikolaik/python-nodejs:python3.13-nodejs22"
 
 PULL_SECONDS = 3600.0
 BUILD_SECONDS = 3600.0
+_ADVERTISED = re.compile(r"\ADEPRECATED:[^\n]*\n(?:[ \t]+[^\n]*\n)*")
+"""What docker says first of a builder that it has instead of the one that builds."""
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,7 @@ async def ensure(
         argv += ["--target", image.target] if image.target else []
         steps = Steps(progress, measure)
         done = await engine.call(*argv, str(image.context), timeout=BUILD_SECONDS, on_line=steps)
+        done = replace(done, err=_ADVERTISED.sub("", done.err))
         what = f"the image could not be built from {image.dockerfile}"
         hint = f"Try: {engine.name} build --file {image.dockerfile} {image.context}"
     else:
