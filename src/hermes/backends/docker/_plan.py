@@ -114,7 +114,10 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
         if len(sources) > 1 and is_pin(configured.image):
             sources.remove("image")  # written there by setup: nobody chose it
     if len(set(sources)) > 1:
-        raise ConfigError(f"{' and '.join(sources)} are given, but there is one image; nothing was started")
+        raise ConfigError(
+            f"{' and '.join(sources)} are given, but there is one image; nothing was started",
+            hint=f"Leave one out, such as by: hermes config unset docker.{sources[0]}",
+        )
     source = sources[0] if sources else "image"
     here = None
     if spec.workspace not in (None, "private"):
