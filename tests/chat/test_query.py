@@ -129,6 +129,34 @@ def test_arguments_that_are_none_are_told_to_the_model(cli: Cli, model: Server, 
     assert (cli.cwd / "then").exists()
 
 
+def test_halves_of_characters_end_neither_the_turn_nor_the_conversation(cli: Cli, model: Server) -> None:
+    half, escaped = "\ud83d", "\\ud83d"
+    model.play(
+        [
+            Say(f"a {half} b \ud83d\ude00", [("write_file", f'{{"path": "a", "content": "{escaped}"}}')]),
+            Say("", [("execute_code", f'{{"code": "print(1) # {escaped}"}}')]),
+            Say("", [("patch", f'{{"path": "b", "edits": [{{"old": "x", "new": "{escaped}"}}]}}')]),
+            Say("", [("terminal", f'{{"command": "true", "{escaped}": 1}}'), (f"no{half}", "{}")]),
+            Say("", [("terminal", f'{{"command": "echo {half}"}}')]),
+            Say("done"),
+            Say("again"),
+        ]
+    )
+    (cli.cwd / "b").write_text("x")
+    done = cli("-q", "a byte that is none: \udcff", timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"done\n"), done
+    assert [one["content"] for one in model.seen[0].messages if one["role"] == "user"][0].endswith("\ufffd")
+    told = model.seen[5].results
+    assert all("a surrogate that stands for no byte" in one for one in told[:3]), told
+    assert "half of a character" in told[3] and "there is no tool" in told[4] and "echo" not in told[3]
+    assert "efbfbd0a" in told[5]
+    said = [one for one in model.seen[5].messages if one["role"] == "assistant"][0]["content"]
+    assert said == "a \ufffd b \U0001f600"
+    assert not (cli.cwd / "a").exists()
+    assert (cli.cwd / "b").read_text() == "x"
+    assert cli.out("--continue", "-q", "y", **QUIET) == "again\n"
+
+
 def test_a_tool_that_there_is_not(cli: Cli, model: Server) -> None:
     model.play([call("set_sandbox", place="local"), Say("well")])
     assert cli.out("-q", "x", **QUIET) == "well\n"

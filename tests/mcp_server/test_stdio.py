@@ -288,6 +288,36 @@ async def test_only_the_protocol_reaches_stdout_and_sigterm_ends_it(tmp_path: Pa
     assert b"local isolates nothing" in errors and b"Traceback" not in errors, errors
 
 
+async def test_what_is_no_message_is_answered_too(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *HERMES, "--rm", cwd=tmp_path, env=environment(),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None and process.stdout is not None
+    arguments = b'{"name":"terminal","arguments":{"command":"touch \\ud83d"}}'
+    sent = {
+        b"nonsense": (-32700, None),
+        b"\xff\xfe": (-32700, None),
+        b"[" * 5000: (-32700, None),
+        b"[]": (-32600, None),
+        b'{"jsonrpc":"1.0","id":4,"method":"tools/list"}': (-32600, 4),
+        b'{"jsonrpc":"2.0","id":"a\\ud83d","method":"tools/list"}': (-32600, "a\ufffd"),
+        b'{"jsonrpc":"2.0","id":5,"result":7}': (-32600, None),
+        b'{"jsonrpc":"2.0","id":6,"method":"tools/call","params":%b}' % arguments: (-32600, 6),
+    }
+    try:
+        async with asyncio.timeout(20):
+            for message, (code, ident) in sent.items():
+                process.stdin.write(message + b"\n")
+                answer = json.loads(await process.stdout.readline())
+                assert (answer["error"]["code"], answer["id"]) == (code, ident), message
+            process.stdin.close()
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+
+
 async def test_a_client_that_goes_takes_its_commands_along(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, *HERMES, "--name", "agent", cwd=tmp_path, env=environment(),

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from hermes._json import whole_characters
 from hermes.config import load
 from hermes.config._model import configured, model_key
 from hermes.errors import ConfigError
@@ -67,6 +68,7 @@ def _text(query: str) -> str:
         if sys.stdin is None:
             raise typer.BadParameter("standard input is closed", param_hint="-q")
         text = sys.stdin.buffer.read(MOST).decode("utf-8", "replace")
+    text = whole_characters(text)
     if not text.strip():
         raise typer.BadParameter("there is nothing to do in it", param_hint="-q")
     return text
