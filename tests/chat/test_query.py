@@ -11,7 +11,8 @@ import time
 import pytest
 
 from chat._server import KEY, Fail, Say, Script, Server, call
-from cli._tool import Cli, eventually, running
+from cli._tool import HERMES, Cli, eventually, running
+from hermes.sync import Sandbox
 
 QUIET = {"stderr": subprocess.DEVNULL}
 
@@ -145,12 +146,12 @@ def test_halves_of_characters_end_neither_the_turn_nor_the_conversation(cli: Cli
     (cli.cwd / "b").write_text("x")
     done = cli("-q", "a byte that is none: \udcff", timeout=60)
     assert (done.returncode, done.stdout) == (0, b"done\n"), done
-    assert [one["content"] for one in model.seen[0].messages if one["role"] == "user"][0].endswith("\ufffd")
+    assert next(one["content"] for one in model.seen[0].messages if one["role"] == "user").endswith("\ufffd")
     told = model.seen[5].results
     assert all("a surrogate that stands for no byte" in one for one in told[:3]), told
     assert "half of a character" in told[3] and "there is no tool" in told[4] and "echo" not in told[3]
     assert "efbfbd0a" in told[5]
-    said = [one for one in model.seen[5].messages if one["role"] == "assistant"][0]["content"]
+    said = next(one["content"] for one in model.seen[5].messages if one["role"] == "assistant")
     assert said == "a \ufffd b \U0001f600"
     assert not (cli.cwd / "a").exists()
     assert (cli.cwd / "b").read_text() == "x"
@@ -352,6 +353,37 @@ def test_it_goes_on_where_it_was(cli: Cli, model: Server) -> None:
     other.mkdir()
     done = cli("--continue", "-q", "x", cwd=other)
     assert done.returncode == 125 and b"no conversation was begun in this directory" in done.stderr
+
+
+def test_the_model_is_told_where_its_shell_is(cli: Cli, model: Server) -> None:
+    model.play([call("terminal", command="cd /usr"), Say("one")])
+    cli.out("-q", "x", **QUIET)
+    assert "The default session" not in model.seen[0].system
+    model.play([Say("two")])
+    cli.out("-q", "x", **QUIET)
+    assert f"begin in {cli.cwd}. The default session is in /usr now.\n" in model.seen[0].system
+
+
+def test_two_at_once_have_a_shell_each(cli: Cli, model: Server) -> None:
+    with Sandbox("local", name="both", approval="off") as box:
+        box.run("cd /usr")
+
+        def script() -> Script:
+            yield call("terminal", command="pwd; sleep 4743")  # of the first
+            seen = yield call("terminal", command="pwd", session="default")
+            assert "/usr" not in seen.last and f"\n{box.cwd}\n" in seen.last
+            yield Say("done")
+
+        model.play(script)
+        first = subprocess.Popen([*HERMES, "--name", "both", "-q", "x"], stderr=subprocess.DEVNULL)
+        try:
+            assert eventually(lambda: running("4743"), 30)
+            assert cli.out("--name", "both", "-q", "x", **QUIET) == "done\n"
+            assert first.poll() is None
+        finally:
+            first.terminate()
+            first.wait()
+        assert [one.name for one in box.sessions()] == ["default"]
 
 
 def test_what_a_killed_hermes_had_begun_is_not_begun_again(cli: Cli, model: Server) -> None:

@@ -244,6 +244,20 @@ async def test_calls_run_side_by_side(tmp_path: Path) -> None:
         assert (await slow).structured_content["output"] == "slow\n"
 
 
+async def test_two_servers_of_one_directory_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    async with over_stdio(work) as one, over_stdio(work) as other:
+        await one.call_tool("terminal", {"command": "cd /usr"})
+        long = asyncio.create_task(one.call_tool("terminal", {"command": "pwd; sleep 30"}))
+        await asyncio.sleep(0.5)
+        async with asyncio.timeout(10):
+            assert f"\n{work}\n" in text(await other.call_tool("terminal", {"command": "pwd"}))
+        assert not long.done()
+        long.cancel()
+        await asyncio.wait({long})
+    await remove_all()
+
+
 async def test_a_named_sandbox_and_its_jobs_outlive_the_client(tmp_path: Path) -> None:
     work = tmp_path / "work"
     async with over_stdio(work, "--name", "agent") as client:

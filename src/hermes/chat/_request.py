@@ -112,10 +112,10 @@ async def _streamed(
 
 
 def _sound(part: Any) -> Any:
-    """Return a part of an answer without halves of characters, which no later request could be sent with."""
-    texts = {key: text for key in ("content", "args", "tool_name") if isinstance(text := getattr(part, key, None), str)}
-    changed = {key: sound for key, text in texts.items() if (sound := whole_characters(text)) != text}
-    return replace(part, **changed) if changed else part
+    """Return a part of an answer without halves of characters: no later request could be sent with them."""
+    texts = {key: getattr(part, key, None) for key in ("content", "args", "tool_name")}
+    sound = {key: whole_characters(text) for key, text in texts.items() if isinstance(text, str)}
+    return replace(part, **sound) if any(texts[key] != text for key, text in sound.items()) else part
 
 
 def _is_cut(response: ModelResponse) -> bool:

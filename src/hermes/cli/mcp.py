@@ -15,7 +15,7 @@ from hermes.errors import ConfigError
 from . import _options as options
 from ._place import Chosen, choose
 from ._report import say
-from ._run import Signals, opened, run
+from ._run import Signals, opened, own_shell, run
 from ._streams import Output, OutputClosed, chunks
 
 if TYPE_CHECKING:
@@ -104,8 +104,11 @@ async def _serve(chosen: Chosen, serve: Serve, modules: Any, *, shared: bool, qu
     stops: list[Callable[[], None]] = []
 
     async def work() -> None:
-        async with opened(chosen, quiet=quiet, on_approval=modules.Asker()) as box:
-            server = modules.ToolServer(box, shared=shared)
+        async with (
+            opened(chosen, quiet=quiet, on_approval=modules.Asker()) as box,
+            own_shell(box) as cwd,
+        ):
+            server = modules.ToolServer(box, shared=shared, cwd=cwd)
             try:
                 await serve(server, stops.append)
             finally:
