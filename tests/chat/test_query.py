@@ -398,6 +398,29 @@ def test_what_a_killed_hermes_had_begun_is_not_begun_again(cli: Cli, model: Serv
     assert (cli.cwd / "times").read_text() == "once\n"
 
 
+def test_old_ones_are_forgotten(cli: Cli, model: Server) -> None:
+    chats = cli.home / "chats"
+    ages = {"first": 100, "second": 80}
+    for text in ages:
+        model.play([Say(text)])
+        cli.out("-q", text, **QUIET)
+    found = {path: next(text for text in ages if text in path.read_text()) for path in chats.glob("*.jsonl")}
+    for path, text in found.items():
+        when = time.time() - ages[text] * 24 * 3600
+        os.utime(path, (when, when))
+    for setting, left in (("0", {"first", "second"}), ("90d", {"second"})):
+        (chats / ".pruned").unlink(missing_ok=True)
+        model.play([Say("third")])
+        cli.out("--set", f"log.keep_chats={setting}", "-q", "x", **QUIET)
+        assert {text for path, text in found.items() if path.exists()} == left
+    (chats / ".pruned").unlink()
+    for path in chats.glob("*.jsonl"):
+        os.utime(path, (when, when))
+    model.play([Say("fourth")])
+    cli.out("--set", "log.keep_chats=1d", "--continue", "-q", "x", **QUIET)
+    assert len([*chats.glob("*.jsonl")]) == 1  # the one that goes on is not old
+
+
 def test_two_do_not_go_on_with_the_same(cli: Cli, model: Server) -> None:
     model.play([Say("first")])
     cli.out("-q", "begin", **QUIET)

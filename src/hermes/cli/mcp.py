@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hermes._extra import needs
 from hermes.errors import ConfigError
 
 from . import _options as options
@@ -61,7 +62,8 @@ def mcp(
     Example: hermes mcp --sandbox docker --here
     """
     serve = _http(port) if http else _stdio()
-    modules = _modules()
+    with needs("serving MCP", "mcp"):
+        import hermes.mcp as modules
     chosen = choose(
         sandbox,
         name=name,
@@ -76,24 +78,6 @@ def mcp(
         budget=budget,
     )
     return run(_serve(chosen, serve, modules, shared=http, quiet=quiet))
-
-
-def _modules() -> Any:
-    """Return what serves.
-
-    :raises ConfigError: code ``extra_missing``
-    """
-    try:
-        import hermes.mcp
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "hermes":
-            raise
-        raise ConfigError(
-            f"this needs a package that is not installed: {error.name}; nothing was started",
-            code="extra_missing",
-            hint="Install it with: pip install 'hermes-places[mcp]'",
-        ) from error
-    return hermes.mcp
 
 
 # Takes the server, and a function that is to be told how to stop it.
