@@ -54,43 +54,35 @@ class Bare:
     """A text without its codes. ``codes``: whether there are any."""
 
     def __init__(self, data: bytes) -> None:
-        self._size = len(data)
         self.codes = b"\x1b" in data
-        self._parts = _parted().split(data) if self.codes else [data]  # in turn: what stays, a code
-        self.text = b"".join(self._parts[::2]) if self.codes else data
+        self._data = data
+        # Which codes there were is asked for seldom, and to keep them takes half as long again.
+        pieces = codes().split(data) if self.codes else [data]
+        self.text = b"".join(pieces) if self.codes else data
+        self._last = len(pieces[-1])
 
     def origin(self, index: int) -> int:
         """Return where a character was."""
-        if not self.codes:
-            return index
         left = len(self.text) - index
-        if left > NEAR:
-            texts, parts = self._ends
-            which = bisect_right(texts, index)
-            return parts[2 * which] - texts[which] + index
-        at = self._size
-        for number, part in enumerate(reversed(self._parts)):
-            if number % 2 == 0:
-                if left <= len(part):
-                    break
-                left -= len(part)
-            at -= len(part)
-        return at - left
+        if left <= self._last:
+            return len(self._data) - left
+        texts, parts = self._ends
+        which = bisect_right(texts, index)
+        return parts[2 * which] - texts[which] + index
 
     def undivided(self, place: int) -> int:
         """Return a place, or the beginning of the code that is cut in two there."""
-        end = self._size
-        for number, part in enumerate(reversed(self._parts)):
-            start = end - len(part)
-            if start <= place:
-                return start if number % 2 and place < end else place
-            end = start
-        return place
+        if place >= len(self._data) - self._last:
+            return place
+        parts = self._ends[1]
+        which = bisect_right(parts, place)  # the part that goes on after it
+        return parts[which - 1] if which % 2 else place
 
     @functools.cached_property
     def _ends(self) -> tuple[list[int], list[int]]:
         """Return where each piece that stays ends in the text, and each part in what the text was of."""
-        return list(accumulate(map(len, self._parts[::2]))), list(accumulate(map(len, self._parts)))
+        parts = _parted().split(self._data)  # in turn: what stays, a code
+        return list(accumulate(map(len, parts[::2]))), list(accumulate(map(len, parts)))
 
 
 class View:
@@ -132,9 +124,16 @@ class View:
             return 0
         if not self._broken:
             return self._before(index)
-        in_text, in_data = self._blocks
-        which = bisect_right(in_text, index) - 1
-        at, left = in_data[which], index - in_text[which]
+        near = self._data[-NEAR:]
+        left = len(self.text) - self.past - index
+        kept = near.translate(None, b"\r\n")
+        if left <= len(kept):
+            # Mostly it is asked where something begins that may go on after the end.
+            at, left = max(0, len(self._data) - NEAR), len(kept) - left
+        else:
+            in_text, in_data = self._blocks
+            which = bisect_right(in_text, index) - 1
+            at, left = in_data[which], index - in_text[which]
         # The first place up to which so many characters are left.
         ends = range(at, min(at + BLOCK + 1, len(self._data)))
         return self._before(bisect_right(ends, left, key=lambda end: self._left(at, end + 1)) + at)
