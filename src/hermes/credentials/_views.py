@@ -9,8 +9,12 @@ import functools
 import re
 from bisect import bisect_right
 from itertools import accumulate
+from typing import TYPE_CHECKING
 
-__all__ = ["Bare", "Found", "View", "codes", "opened"]
+if TYPE_CHECKING:
+    from ahocorasick_rs import BytesAhoCorasick
+
+__all__ = ["Bare", "Found", "View", "automaton", "codes", "opened"]
 
 Found = tuple[int, int]  # where it begins and ends
 
@@ -158,3 +162,10 @@ class View:
             in_text.append(text)
             in_data.append(at)
         return in_text, in_data
+
+
+def automaton(needles: list[bytes]) -> BytesAhoCorasick:
+    """Return what finds any of them in one pass."""
+    from ahocorasick_rs import BytesAhoCorasick, Implementation  # few texts need it
+
+    return BytesAhoCorasick(needles, implementation=Implementation.DFA)

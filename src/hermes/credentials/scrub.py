@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from ._views import Bare, Found, View, codes, opened
+from ._views import Bare, Found, View, automaton, codes, opened
 from .shapes import BEFORE, SHAPES, known
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def _forms(value: bytes) -> Iterator[bytes]:
 
     yield value
     text = value.decode("utf-8", "surrogateescape")
-    for quoted in (urllib.parse.quote(value, safe=""), urllib.parse.quote_plus(value)):
+    quotes = [urllib.parse.quote(value, safe=safe) for safe in ("", "/", "!'()*")]  # as others leave them
+    for quoted in (*quotes, urllib.parse.quote_plus(value)):
         yield quoted.encode()
         yield re.sub(r"%..", lambda found: found[0].lower(), quoted).encode()
     yield json.dumps(text)[1:-1].encode()
@@ -176,20 +177,22 @@ class Scrub:
 
     @functools.cached_property
     def _matcher(self) -> BytesAhoCorasick:
-        return _automaton([*self._needles, *(_HEADS if self.shapes else ())])
+        return automaton([*self._needles, *(_HEADS if self.shapes else ())])
 
     def declared(self, view: View) -> tuple[list[Found], int, bool]:
         """Return where declared values are in a view, and where one may begin that goes on after its end.
 
+        Also those of before, encoded.
+
         And whether there may be a token: how one begins is looked for in the same pass.
         """
-        text, found, hold, done = view.text, [], len(view.text), -1
+        text, headed, done = view.text, False, -1
+        found, hold = self._former.find_encoded(text) if self._former else ([], len(text))
         if not self._needles:
-            return [], hold, True
+            return found, hold, True
         # Values may overlap. Those that begin alike are looked for once in each that was found: a value may
         # repeat itself, and its beginning be everywhere in it.
         past: dict[int, int] = {}
-        headed = False
         for which, start, _ in self._matcher.find_matches_as_indexes(text, overlapping=True):
             if which >= len(self._needles):
                 headed = True
@@ -198,8 +201,7 @@ class Scrub:
                 continue
             for form in self._by_needle[self._needles[which]]:
                 if text.startswith(form, start):
-                    if start + len(form) > view.past:  # else it was found before
-                        found.append((start, start + len(form)))
+                    found.append((start, start + len(form)))
                     past[which] = start + len(form)
                     done = max(done, past[which])
                     break
@@ -244,13 +246,7 @@ class Scrub:
 
 @functools.cache
 def _heads() -> BytesAhoCorasick:
-    return _automaton(list(_HEADS))
-
-
-def _automaton(needles: list[bytes]) -> BytesAhoCorasick:
-    from ahocorasick_rs import BytesAhoCorasick, Implementation  # few texts need it
-
-    return BytesAhoCorasick(needles, implementation=Implementation.DFA)
+    return automaton(list(_HEADS))
 
 
 @functools.cache
@@ -320,9 +316,8 @@ class Stream:
             views += joined, exact
             found, first, tokens = self._scrub.declared(joined)
             more, other = self._scrub.others(exact, tokens=tokens)
-            spans += [joined.span(*one) for one in found]
-            spans += [exact.span(*one) for one in more]
-            for view, begin in ((joined, first), (exact, other)):
+            for view, some, begin in ((joined, found, first), (exact, more, other)):
+                spans += [view.span(*one) for one in some if one[1] > view.past]  # others were found before
                 if begin < len(view.text):
                     self._begun = max(self._begun, len(view.text) - begin)
                     # After a line's end more must be known: it would keep most lines waiting.
