@@ -3,6 +3,7 @@
 from ._env import Secret, dotenv, environment, sudo_password, ungivable, withhold
 from ._load import load, section
 from ._schema import (
+    IMAGE,
     Approvals,
     Config,
     CredentialFile,
@@ -36,6 +37,7 @@ from ._units import (
 )
 
 __all__ = [
+    "IMAGE",
     "Approvals",
     "Config",
     "CredentialFile",

@@ -240,6 +240,8 @@ def test_workspaces_of_a_project(tmp_path: Path) -> None:
         ({"dockerfile": "/nonexistent"}, "cannot be read"),
         ({"image": "--privileged"}, "a name that no image has"),
         ({"image": "-v/:/host"}, "a name that no image has"),
+        ({"image": ""}, "a name that no image has"),
+        ({"image": "Ubuntu"}, "the image .Ubuntu. has a name that no image has"),
         ({"limits": {"memory": 1 << 20}}, r"limits\.memory is 1m; a sandbox needs 32m"),
         ({"limits": {"memory": 1536}}, r"limits\.memory is 1\.5k; a sandbox needs 32m"),
     ],
