@@ -383,6 +383,7 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
             and following
             and policy.path(following, call) == "~"
             and call.name != "zip"
+            and not makes
         ):
             policy.note("write-startup", "unpacks over a home", call.span)
         if call.name in ("tar", "bsdtar", "gtar") and makes:

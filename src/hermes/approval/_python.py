@@ -447,6 +447,12 @@ class Reader:
             return
         told(self.run, self.call, value)
 
+    def takes(self, tree: Any) -> None:
+        """Report a directory that is copied with all that is in it."""
+        if isinstance(tree, str) and tree:
+            argv = ["cp", "-r", tree, UNKNOWN]
+            self.run.sink.command(msgspec.structs.replace(self.call, argv=argv, name="cp", stdin=None))
+
     def called(self, node: ast.Call) -> None:
         name = self.dotted(node.func)
         if isinstance(node.func, ast.Attribute) and self.names.get(node.func.attr) in py.ACTS:
@@ -508,6 +514,12 @@ class Reader:
                 self.writes(args[1])
             if isinstance(first, str) and self.run.sink.secret(self.path(first)):
                 self.run.sink.redirect("<", self.path(first), "", self.call)
+            if name == "shutil.copytree":
+                self.takes(first)
+        elif name == "shutil.make_archive":
+            roots = [keywords[one] for one in ("root_dir", "base_dir") if one in keywords]
+            for one in [*args[2:4], *map(self.value, roots)]:
+                self.takes(one)
         elif name == "getattr" and len(args) > 1 and args[1] is None:
             if self.dotted(node.args[0]) in py.DANGEROUS:
                 self.run.note("code-runs", "Python code that looks up a function by a name that is not known")
