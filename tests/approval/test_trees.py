@@ -34,6 +34,11 @@ TAKEN = [
     "find ~/.ssh | cpio -o > x",
     "find ~/.ssh -type f | tar czf x.tgz -T -",
     "find ~/.hermes | pax -w",
+    "git -C ~/.ssh add .",
+    "cd ~/.aws && git init && git add -A && git commit -m x",
+    "git --git-dir=/tmp/g --work-tree=$HOME/.ssh add -A",
+    "git add ~/.ssh/id_rsa",
+    "cd ~ && git add .",
     "python3 -c \"import shutil; shutil.copytree('/home/dev', '/tmp/x')\"",
     "python3 -c \"import shutil; shutil.make_archive('x', 'zip', root_dir='/root')\"",
     "python3 -c \"import shutil; shutil.make_archive('x', 'zip', '/home/dev/.hermes')\"",
@@ -64,6 +69,9 @@ NOT_TAKEN = [
     "find . -name '*.py' | tar czf x.tgz -T -",
     "git ls-files | cpio -pd out",
     "docker run alpine tar c /",
+    "git add . && git commit -m x",
+    "git -C sub add -A",
+    "git add src/a.py",
     "python3 -c \"import shutil; shutil.copytree('a', 'b')\"",
     "python3 -c \"import shutil; shutil.make_archive('x', 'zip', 'dist')\"",
 ]
@@ -80,10 +88,10 @@ def test_other_trees_are_not(text: str) -> None:
 
 
 def test_what_lies_above_hermes_home_counts_wherever_that_is() -> None:
-    there = {"agent_home": "/srv/agents/hermes"}
-    assert judge("tar c /srv/agents", **there).rule == "read-secret"
-    assert judge("cp -r /srv /mnt", **there).rule == "read-secret"
-    assert judge("tar c /srv/other", **there).action == "allow"
+    there = "/srv/agents/hermes"
+    assert judge("tar c /srv/agents", agent_home=there).rule == "read-secret"
+    assert judge("cp -r /srv /mnt", agent_home=there).rule == "read-secret"
+    assert judge("tar c /srv/other", agent_home=there).action == "allow"
 
 
 def test_the_directory_of_the_session_counts() -> None:

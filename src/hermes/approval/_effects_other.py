@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from . import _effects_trees as trees
 from . import _marks as marks
 from ._call import Call
 from ._effect import has, operands_of
@@ -500,6 +503,10 @@ def git(policy: Policy, call: Call, shape: Shape) -> None:
         policy.write(place, call)
     if "--no-index" in words or "--contents" in words or "hash-object" in names[:1]:
         policy.reads(call, words)
+    if "add" in names[:3] or "stage" in names[:3]:
+        rest = operands_of(call, "-C -c --git-dir --work-tree --namespace")
+        if rest[:1] in (["add"], ["stage"]):
+            trees.added(policy, msgspec.structs.replace(call, cwd=place), rest[1:])
     if "push" in names[:1] and len(names) > 1:
         added = policy.held.get(policy.path(".git/remotes/" + names[1], call))
         if re.match(r"\w+://|[\w.-]+@[\w.-]+:|[\w.-]+\.[\w.-]+:", names[1]):

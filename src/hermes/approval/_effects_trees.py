@@ -23,7 +23,8 @@ _TAR = marks.names("tar bsdtar gtar")
 _GREP = marks.names("grep egrep fgrep zgrep ugrep rg ag")
 # They copy trees whatever their options are. Of those that name a target last, that is no source.
 _ALWAYS = marks.names(
-    "borg restic kopia duplicity duplicacy mksquashfs genisoimage mkisofs xorriso dar rdiff-backup tarsnap zpaq ditto unison"
+    "borg restic kopia duplicity duplicacy mksquashfs genisoimage mkisofs xorriso dar rdiff-backup tarsnap "
+    "zpaq ditto unison"
 )
 _TARGET_LAST = marks.names("cp gcp rsync scp ditto unison")
 _PRINTS = marks.names("cat bat nl tac head tail strings xxd od hexdump base64")
@@ -51,8 +52,7 @@ def judge(policy: Policy, call: Call) -> None:
             return
         operands = [one for one in searched(words) if one[:1] != "-"][:MAX_NAMES]
         _found(policy, call, operands)
-        hidden = call.name in ("rg", "ag")
-        if has(call, "u." if call.name == "rg" else "ua", "--hidden", "--unrestricted") if hidden else has(call, "rR", "--recursive"):
+        if _hidden(call):
             _whole(policy, call, operands or ["."], base, "searches")
     elif call.name in _PRINTS:
         _found(policy, call, words)
@@ -73,6 +73,16 @@ def judge(policy: Policy, call: Call) -> None:
         _whole(policy, call, operands[:MAX_NAMES], base, "takes")
 
 
+def added(policy: Policy, call: Call, operands: list[str]) -> None:
+    """Judge what git is told to keep."""
+    everything = has(call, "A", "--all") or "." in operands
+    if everything and policy.secret(call.cwd):
+        where = marks.shown(call.cwd)
+        policy.note("read-secret", f"adds the credentials of {where} to a repository", call.span)
+    policy.reads(call, operands)
+    _whole(policy, call, ["."] if everything else operands, call.cwd, "adds")
+
+
 def _recursive(call: Call) -> bool:
     first = call.argv[1] if len(call.argv) > 1 else ""
     if call.name in _TAR:
@@ -88,7 +98,14 @@ def _recursive(call: Call) -> bool:
 
 
 def _only_names(call: Call) -> bool:
-    return has(call, "lLcq", "--files-with-matches", "--files-without-match", "--count", "--quiet", "--silent")
+    return has(call, "lLcq", "--files-with-matches", "--files-without-match", "--count", "--quiet")
+
+
+def _hidden(call: Call) -> bool:
+    """Say whether a search goes into all directories, those with a dot before their name too."""
+    if call.name in ("rg", "ag"):
+        return has(call, "u." if call.name == "rg" else "ua", "--hidden", "--unrestricted")
+    return has(call, "rR", "--recursive")
 
 
 def _whole(policy: Policy, call: Call, operands: list[str], base: str, does: str) -> None:
@@ -124,7 +141,8 @@ def above(path: str) -> bool:
 def _named(policy: Policy, call: Call) -> None:
     """Judge the names that come in by a list."""
     comes_in = call.name in _NAMES_COME_IN or any(
-        one in ("-@", "-T-", "--files-from=-", "@-") or (one in ("-", "/dev/stdin") and before.endswith(("T", "-from")))
+        one in ("-@", "-T-", "--files-from=-", "@-")
+        or (one in ("-", "/dev/stdin") and before.endswith(("T", "-from")))
         for before, one in zip(call.argv, call.argv[1:], strict=False)
     )
     if comes_in and call.stdin:

@@ -10,8 +10,8 @@ from functools import cache
 
 import msgspec
 
-from . import _marks as marks
 from . import _effects_trees as trees
+from . import _marks as marks
 from . import _outputs as outputs
 from . import _paths as paths
 from ._call import Call
