@@ -474,7 +474,22 @@ def _every(run: Interpreter, call: Call, starts: list[str], words: list[str]) ->
     narrows = words[len(starts) :]
     plain = all(
         one
-        in ("-type", "f", "d", "l", "-print", "-print0", "-depth", "-mindepth", "-xdev", "-L", "-mount", "-o")
+        in (
+            "-type",
+            "f",
+            "d",
+            "l",
+            "-print",
+            "-print0",
+            "-depth",
+            "-mindepth",
+            "-xdev",
+            "-L",
+            "-mount",
+            "-o",
+            "-name",
+            "*",
+        )
         or one.isdigit()
         for one in narrows
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,7 +75,10 @@ def find(policy: Policy, call: Call, shape: Shape) -> None:
     while index < len(words) and words[index][:1] not in ("-", "(", "!"):
         starts.append(words[index])
         index += 1
-    narrowed = any(word in _NARROWS for word in words)
+    narrowed = any(
+        word in _NARROWS and marks.plain(value) not in ("*", "**", "*.*", ".*")
+        for word, value in pairwise([*words, ""])
+    )
     deletes = "-delete" in words
     for place, word in enumerate(words):
         if (
