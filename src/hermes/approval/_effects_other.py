@@ -277,9 +277,14 @@ def sftp(policy: Policy, call: Call, shape: Shape) -> None:
         policy.note("upload", "does on another machine what is not known", call.span)
 
 
+_PASTES = marks.names("pastebinit wgetpaste gist ffsend transfer transfer.sh bupload")
+
+
 def sends(policy: Policy, call: Call, shape: Shape) -> None:
     if call.stdin is not None:
         policy.leaving(call, [call.stdin])
+    if call.name in _PASTES and (call.stdin is not None or operands_of(call)):
+        policy.note("upload", "sends a file to where others can read it", call.span)
     tells = re.compile(r"cp|copy|sync|put|upload|mv|rsync|send|cp-r|upload-batch|object|storage")
     if any(tells.fullmatch(word) for word in call.argv[1:5]):
         broad(policy, call, operands_of(call)[:-1])

@@ -36,7 +36,26 @@ _VALUED = {
     "scp": "-i -P -F -J -o -c -l -S",
     "zip": "-b -x -i -n -t",
 }
-TAKES = _TAR | _GREP | _ALWAYS | _TARGET_LAST | _PRINTS | _NAMES_COME_IN | marks.names("zip 7z 7za 7zz")
+# They show a directory to others, where these words say so.
+_SERVES = {
+    **dict.fromkeys(marks.names("dufs miniserve updog filebrowser goshs http-server serve live-server"), ""),
+    **dict.fromkeys(marks.names("darkhttpd webfsd thttpd mini_httpd httpd"), ""),
+    **dict.fromkeys(marks.names("python python3 pypy3"), "http.server"),
+    "caddy": "file-server",
+    "twistd": "web",
+    "rclone": "serve",
+    "php": "-S",
+}
+TAKES = (
+    _SERVES.keys()
+    | _TAR
+    | _GREP
+    | _ALWAYS
+    | _TARGET_LAST
+    | _PRINTS
+    | _NAMES_COME_IN
+    | marks.names("zip 7z 7za 7zz")
+)
 _TARGET = Lazy(r"-[a-zA-Z]*t\b|--target-d")
 _ABOVE = marks.names("/ /home /Users")
 MAX_NAMES = 200
@@ -47,7 +66,12 @@ def judge(policy: Policy, call: Call) -> None:
     if call.place == "container":
         return
     words, base = call.argv[1:], call.cwd
-    if call.name in _GREP:
+    if call.name in _SERVES:
+        if not _SERVES[call.name] or _SERVES[call.name] in words[:3]:
+            values = [one.partition("=")[2] if one[:1] == "-" else one for one in words[:MAX_NAMES]]
+            places = [one for one in values if one[:1] in ("/", "~", ".")]
+            _whole(policy, call, places or ["."], base, "serves")
+    elif call.name in _GREP:
         if _only_names(call) or any(one.startswith(("--include", "-g", "--glob", "-t")) for one in words):
             return
         operands = [one for one in searched(words) if one[:1] != "-"][:MAX_NAMES]

@@ -510,6 +510,13 @@ class Reader:
             self.run.note("code-deletes", "Python code that deletes files which are not known")
         elif name.startswith(("sh.", "plumbum.cmd.")):
             self.runs([name.rpartition(".")[2], *args])
+        elif name == "shutil.unpack_archive" or getattr(node.func, "attr", "") == "extractall":
+            for one in [*args, *map(self.value, keywords.values())]:
+                if isinstance(one, str) and "/" in one:
+                    argv = ["tar", "-xf", UNKNOWN, "-C", one]
+                    self.run.sink.command(
+                        msgspec.structs.replace(self.call, argv=argv, name="tar", stdin=None)
+                    )
         elif name == "os.truncate":
             self.run.note("empty-file", "Python code that empties a file")
         elif name in py.MOVES:
