@@ -203,7 +203,9 @@ class Classes:
         trimmed = path if path.isascii() else strip_all(path)
         if trimmed == "/":
             found.append("root")
-        elif trimmed == "~" or _HOME_OF.fullmatch(trimmed) or trimmed == "/home":
+        elif trimmed in ("~", "/home") or (
+            trimmed.startswith(("/home/", "/Users/", "/root")) and _HOME_OF.fullmatch(trimmed)
+        ):
             found.append("home-itself")
         elif trimmed in TOP:
             found.append("top")
