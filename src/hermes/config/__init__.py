@@ -2,6 +2,7 @@
 
 from ._env import Secret, dotenv, environment, sudo_password, ungivable, withhold
 from ._load import load, section
+from ._project import DEVCONTAINERS
 from ._schema import (
     IMAGE,
     Approvals,
@@ -37,6 +38,7 @@ from ._units import (
 )
 
 __all__ = [
+    "DEVCONTAINERS",
     "IMAGE",
     "Approvals",
     "Config",

@@ -96,6 +96,7 @@ class Sources(NamedTuple):
         """Return what they say together, without what has its default."""
         merged: dict[str, Any] = {}
         for layer in self.layers:
+            _outrank(merged, layer.values)
             _merge(merged, copy.deepcopy(layer.values))
         return merged
 
@@ -111,13 +112,17 @@ class Sources(NamedTuple):
             found: Any = layer.values
             for part in at:
                 found = found.get(part, _NOTHING) if isinstance(found, Mapping) else _NOTHING
-            if found is not _NOTHING:
-                words: str = layer.where(at)
+            others = [one for one in IMAGE_FROM if at[:-1] == ("docker",) and at[-1] in IMAGE_FROM]
+            instead = [one for one in others if (layer.values.get("docker") or {}).get(one)]
+            if found is not _NOTHING or instead:
+                words: str = layer.where(at if found is not _NOTHING else ("docker", instead[0]))
                 return words
         return "default"
 
 
 _NOTHING = object()
+IMAGE_FROM = ("image", "dockerfile", "devcontainer")
+"""The settings of docker of which there can be one: the strongest layer that has one decides."""
 _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
@@ -282,6 +287,14 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> None:
             _merge(base[key], value)
         else:
             base[key] = value
+
+
+def _outrank(base: dict[str, Any], over: Mapping[str, Any]) -> None:
+    """Take out what of several settings for one thing a weaker layer has, where this one has another."""
+    given = over.get("docker")
+    if isinstance(given, Mapping) and any(given.get(key) for key in IMAGE_FROM):
+        for key in IMAGE_FROM:
+            base.get("docker", {}).pop(key, None)
 
 
 def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
