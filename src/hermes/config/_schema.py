@@ -54,7 +54,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is recorded of each session, in ``log`` in hermes's home, without secrets.
+    """What is recorded of each session, in ``log`` in hermes's home, without secrets; and of conversations.
 
     ``enabled``
         Whether anything is.
@@ -64,12 +64,15 @@ class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Bytes of all of them, above which the oldest are removed; 0 for no limit.
     ``max_output``
         Bytes of each output of a command that are kept: its head and its tail.
+    ``keep_chats``
+        How long a conversation with a model is kept after it was last gone on with; 0 for ever.
     """
 
     enabled: bool = True
     keep: Duration = 30 * 24 * 3600.0
     max_size: Size = 256 << 20
     max_output: Size = 64 << 10
+    keep_chats: Duration = 90 * 24 * 3600.0
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
