@@ -10,6 +10,14 @@ import msgspec
 Duration = Annotated[float, msgspec.Meta(ge=0, title="duration")]
 Size = Annotated[int, msgspec.Meta(ge=0, title="size")]
 
+_PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+IMAGE = (
+    rf"^(?!\S*\s)(?:(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?{_PART}(?:/{_PART})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9+._-]+:[0-9a-fA-F]{32,})?$"
+)
+"""The name of an image of a registry, its tag and its digest."""
+Image = Annotated[str, msgspec.Meta(pattern=IMAGE, title="image")]
+
 
 class Lifetime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long things live without a client; seconds.
@@ -228,7 +236,7 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     program: str = "auto"
     context: str | None = None
-    image: str | None = None
+    image: Image | None = None
     dockerfile: str | None = None
     devcontainer: str | None = None
     user: str = "host"
@@ -392,7 +400,7 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     app: str = "hermes"
     environment: str | None = None
-    image: str | None = None
+    image: Image | None = None
     gpu: str | None = None
     region: str | None = None
     reuse: Literal["name", "session", "command"] = "name"
@@ -466,7 +474,7 @@ class Daytona(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     api_url: str | None = None
     target: str | None = None
     organization: str | None = None
-    image: str | None = None
+    image: Image | None = None
     snapshot: str | None = None
     archive_after: Duration | None = None
     allow_networks: tuple[str, ...] | None = None
