@@ -122,7 +122,18 @@ BEGUN = {
     **{"decision": {"action": "ask", "rule": "r", "reason": "x"}, "error": {"code": "c", "message": "m"}},
 }
 ENDED = {"status": "ok", "exit_code": 0, "duration": 1.0, "cwd": "/", "error": {"code": "c", "message": "m"}}
-BAD = (None, 5, -1.5, "x", [], [1], {}, {"code": 7, "message": [], "action": 3}, True, 10**400)
+BAD: tuple[Any, ...] = (
+    None,
+    5,
+    -1.5,
+    "x",
+    [],
+    [1],
+    {},
+    {"code": 7, "message": [], "action": 3},
+    True,
+    10**400,
+)
 
 
 def test_values_of_another_kind_do_no_harm(used: Cli) -> None:
