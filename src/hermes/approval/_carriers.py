@@ -84,9 +84,11 @@ class Wrapper:
                 out = run.subshell(partial(run.script, marks.plain(value), call.stdin))
         env = dict(call.env)
         if self.assigns:
-            while rest and (match := _ASSIGN.fullmatch(rest[0])):
+            at = 0
+            while at < len(rest) and (match := _ASSIGN.fullmatch(rest[at])):
                 env[match.group(1)] = match.group(2)
-                rest = rest[1:]
+                at += 1
+            rest = rest[at:]
         rest = rest[self.skip :]
         if self.skip and rest and rest[0] == "--":
             rest = rest[1:]
@@ -174,9 +176,7 @@ def env(run: Interpreter, call: Call) -> str:
             break
     inner = _ENV(run, call)
     _, rest = options_of(words, _ENV.valued)
-    while rest and _ASSIGN.fullmatch(rest[0]):
-        rest = rest[1:]
-    return inner if rest else UNKNOWN + marks.ENVIRON
+    return inner if any(_ASSIGN.fullmatch(one) is None for one in rest) else UNKNOWN + marks.ENVIRON
 
 
 def _split(text: str) -> list[str]:
@@ -474,7 +474,22 @@ def _every(run: Interpreter, call: Call, starts: list[str], words: list[str]) ->
     narrows = words[len(starts) :]
     plain = all(
         one
-        in ("-type", "f", "d", "l", "-print", "-print0", "-depth", "-mindepth", "-xdev", "-L", "-mount", "-o")
+        in (
+            "-type",
+            "f",
+            "d",
+            "l",
+            "-print",
+            "-print0",
+            "-depth",
+            "-mindepth",
+            "-xdev",
+            "-L",
+            "-mount",
+            "-o",
+            "-name",
+            "*",
+        )
         or one.isdigit()
         for one in narrows
     )

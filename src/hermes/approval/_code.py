@@ -65,6 +65,8 @@ def awk(run: Interpreter, call: Call) -> str:
         code = _AWK_PRINTED.sub('print ""', marks.plain(code))
         if growth.grows(code):
             run.note("endless-output", "awk code that fills the memory or a disk")
+        if growth.spawns(code):
+            run.note("endless", "awk code that starts processes without end")
         for match in list(re.finditer(r"\bsystem\s*\(\s*" + STRING, code))[:10]:
             given = "".join(literals(match.group(1) or match.group(2) or "", code, match.end()))
             more = code[match.end() : match.end() + 1] and not re.match(r"\s*\)", code[match.end() :])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -74,7 +75,10 @@ def find(policy: Policy, call: Call, shape: Shape) -> None:
     while index < len(words) and words[index][:1] not in ("-", "(", "!"):
         starts.append(words[index])
         index += 1
-    narrowed = any(word in _NARROWS for word in words)
+    narrowed = any(
+        word in _NARROWS and marks.plain(value) not in ("*", "**", "*.*", ".*")
+        for word, value in pairwise([*words, ""])
+    )
     deletes = "-delete" in words
     for place, word in enumerate(words):
         if (
@@ -148,6 +152,33 @@ _HOLDS = Lazy(
 )
 
 
+# What lies right in one of these is somebody's own, or what is deployed.
+_FOR_FILES = frozenset(("/srv", "/opt"))
+_TRUSTED = frozenset(("startup", "secret", "hooks", "agent", "agent_secret"))
+
+
+def _distant(policy: Policy, call: Call, target: str, sources: list[str]) -> None:
+    """Judge what a copy changes on another machine."""
+    inside = target.partition(":")[2] or "~"
+    if not inside.startswith(("/", "~")):
+        inside = "~/" + inside
+    goal = paths.normal(inside, "~", {}, "")
+    names = (one.rstrip("/").rpartition("/")[2] for one in sources[:50] if one[-1:] != "/")
+    for path in (goal, *(f"{goal}/{one}" for one in names if one.strip("."))):
+        if not _TRUSTED.isdisjoint(policy.classes.of(path)) or re.search(r"authorized_keys", path):
+            policy.note(
+                "write-startup", f"changes {marks.shown(target)}, which is run or trusted later", call.span
+            )
+            return
+    found = policy.classes.of(goal)
+    whole = found[:1] in (("top",), ("root",)) and "temporary" not in found and goal not in _FOR_FILES
+    if whole or _SYSTEM_THERE.match(inside):
+        policy.note("write-system", f"writes to {marks.shown(target)}, a part of the system there", call.span)
+
+
+_SYSTEM_THERE = Lazy(r"/(?:etc|usr|s?bin|lib|boot|var/(?:www|lib|spool))(?:/|$)")
+
+
 def copy(policy: Policy, call: Call, shape: Shape) -> None:
     found, _ = options_of(
         call.argv[1:],
@@ -175,22 +206,7 @@ def copy(policy: Policy, call: Call, shape: Shape) -> None:
     distant = re.match(r"[\w.@-]+:|\w+://", target) is not None and call.name in ("scp", "rsync", "sftp")
     goal = policy.path(target, call)
     if distant:
-        _, _, inside = target.partition(":")
-        if (inside and inside.startswith(("~", "/"))) or re.search(r":\.ssh/|:\.\w+rc$", target):
-            inside = inside if inside.startswith(("/", "~")) else "~/" + inside
-            place = policy.classes.of(paths.normal(inside, "~", {}, ""))
-            if (
-                place
-                and place[0] in ("startup", "secret", "top", "root", "home-itself")
-                and "temporary" not in place
-            ) or re.search(r"authorized_keys|\.bashrc|\.profile", inside):
-                policy.note(
-                    "write-startup",
-                    f"changes {marks.shown(target)}, which is run or trusted later",
-                    call.span,
-                )
-            elif re.match(r"/(?:etc|usr|s?bin|lib|boot|root|var/(?:www|lib|spool))(?:/|$)", inside):
-                policy.note("write-system", f"writes to {marks.shown(target)}", call.span)
+        _distant(policy, call, target, sources)
     else:
         policy.write(goal, call)
         if goal == "/dev/null" and call.name == "mv":
@@ -383,6 +399,7 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
             and following
             and policy.path(following, call) == "~"
             and call.name != "zip"
+            and not makes
         ):
             policy.note("write-startup", "unpacks over a home", call.span)
         if call.name in ("tar", "bsdtar", "gtar") and makes:

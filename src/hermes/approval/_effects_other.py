@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from . import _effects_trees as trees
 from . import _marks as marks
 from ._call import Call
 from ._effect import has, operands_of
@@ -274,9 +277,14 @@ def sftp(policy: Policy, call: Call, shape: Shape) -> None:
         policy.note("upload", "does on another machine what is not known", call.span)
 
 
+_PASTES = marks.names("pastebinit wgetpaste gist ffsend transfer transfer.sh bupload")
+
+
 def sends(policy: Policy, call: Call, shape: Shape) -> None:
     if call.stdin is not None:
         policy.leaving(call, [call.stdin])
+    if call.name in _PASTES and (call.stdin is not None or operands_of(call)):
+        policy.note("upload", "sends a file to where others can read it", call.span)
     tells = re.compile(r"cp|copy|sync|put|upload|mv|rsync|send|cp-r|upload-batch|object|storage")
     if any(tells.fullmatch(word) for word in call.argv[1:5]):
         broad(policy, call, operands_of(call)[:-1])
@@ -500,6 +508,10 @@ def git(policy: Policy, call: Call, shape: Shape) -> None:
         policy.write(place, call)
     if "--no-index" in words or "--contents" in words or "hash-object" in names[:1]:
         policy.reads(call, words)
+    if "add" in names[:3] or "stage" in names[:3]:
+        rest = operands_of(call, "-C -c --git-dir --work-tree --namespace")
+        if rest[:1] in (["add"], ["stage"]):
+            trees.added(policy, msgspec.structs.replace(call, cwd=place), rest[1:])
     if "push" in names[:1] and len(names) > 1:
         added = policy.held.get(policy.path(".git/remotes/" + names[1], call))
         if re.match(r"\w+://|[\w.-]+@[\w.-]+:|[\w.-]+\.[\w.-]+:", names[1]):

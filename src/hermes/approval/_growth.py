@@ -38,7 +38,22 @@ def grows(code: str) -> bool:
     return _ENDLESS.search(code) is not None and _GROWS.search(code) is not None and not _ENDS.search(code)
 
 
-_GROWING = marks.names("append extend add insert write writelines put update start push appendleft writestr")
+_LOOPS = Lazy(r"\bsetInterval\s*\([^\n]{0,2000}")  # a timer waits
+_SPAWNS = Lazy(
+    r"\b(?:spawn\w*|[Pp]open\w*|fork\w*|execFile|proc_open|Process\.(?:start|spawn)|"
+    r"start_?[Pp]rocess|Thread\.new|Task\.async)\b|\b(?:system|exec|shell_exec|os\.execute)\b[^\n;]{0,200}&\s*[\"'`)]"
+)
+
+
+def spawns(code: str) -> bool:
+    """Say whether a loop without an end starts processes, and waits for none."""
+    code = _LOOPS.sub("", code)
+    return _ENDLESS.search(code) is not None and _SPAWNS.search(code) is not None and not _ENDS.search(code)
+
+
+_GROWING = marks.names(
+    "append extend add insert write writelines put update start push appendleft writestr Popen"
+)
 _STOPPING = marks.names("sleep input exit _exit accept recv readline read get join wait quit select")
 
 

@@ -17,6 +17,7 @@ from . import _quotes as quotes
 from ._call import Call
 from ._carriers import unseen as _unseen
 from ._carriers import written
+from ._decode import decoded, legible
 from ._expand import secret_name
 from ._lazy import Lazy
 from ._loads import within
@@ -42,7 +43,7 @@ _RUNS = Lazy(
 )
 _BACKTICK = Lazy(r"`((?:[^`\\\n]|\\.){1,500})`")
 _RUNS_UNKNOWN = Lazy(
-    r"(?<![\w.$>-])(?:system|exec|popen|readpipe|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w*]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\(|\brunIn(?:New|This)?Context\s*\("
+    r"(?<![\w.$>-])(?:system|exec|popen|readpipe|passthru|shell_exec|proc_open|eval|instance_eval|class_eval|Function|syscall|call_user_func|assert|create_function)\b\s*(?:\(\s*)?(?![\"'`)\s;,(]|\$\w+\s*=[^=])[@$\w*]|\b(?:execSync|spawnSync|os\.execute|io\.popen|loadstring|dofile)\s*\(\s*(?![\"'`])\w|\.then\s*\(\s*eval\b|\beval\s*\(|\bnew\s+Function\s*\(|\brunIn(?:New|This)?Context\s*\("
 )
 _DELETES = Lazy(
     r"\b(?:unlink\b(?!\s*\()|unlink\s*\(|unlinkSync\s*\(|rmSync\s*\(|rmdirSync\s*\(|rmdir(?:_all)?\s*\(|"
@@ -58,7 +59,7 @@ _DELETES = Lazy(
 )
 _NETWORK_SHELL = Lazy(
     r"\bsocket\b[^\n]{0,400}\b(?:exec|spawn|dup2|/bin/(?:ba)?sh|STDIN|system|popen)|fsockopen|"
-    r"TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|IO::Socket[^\n]{0,300}(?:exec|sh)|"
+    r"TCPSocket[^\n]{0,200}\b(?:exec|sh|popen)|\b(?:exec|spawn|popen\w*|system)\b[^\n]{0,300}(?:TCPSocket|IO::Socket)|IO::Socket[^\n]{0,300}(?:exec|sh)|"
     r"net\.(?:connect|Socket|createConnection)[^\n]{0,300}(?:spawn|exec|pipe)|/inet/tcp/"
 )
 _REMOTE_CODE = Lazy(
@@ -141,7 +142,7 @@ _OPENS = Lazy(
 _OPENS_RUBY = Lazy(r"\b(?:File\.)?open\s*\(?\s*" + STRING + r"\s*,\s*[\"'][waA+r]*[wa+][^\"']*[\"']")
 _KILLS = Lazy(r"\b(?:kill|Process\.kill|process\.kill|posix_kill)\s*\(?\s*(?:[\"']?\w+[\"']?\s*,\s*)?-1\b")
 PATHS = Lazy(r"[\"'`](?:<\s?)?((?:/|~|\.\.?/)[^\"'`\s]{2,200})[\"'`]")
-_FORK = Lazy(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\bfork\b|\bfork\b\s*while\b")
+_FORK = Lazy(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\b(?:pcntl_)?fork\b|\bfork\b\s*while\b")
 
 
 def text(run: Interpreter, call: Call, code: str, language: str) -> str:
@@ -151,6 +152,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("remote-code", f"{who} runs what comes from the network")
     elif marks.DECODED in code:
         run.note("decoded-code", f"{language} runs what was decoded from an unreadable text")
+        code = legible(code)
     elif marks.marked(code) and not code.strip(marks.ALL + " \n"):
         run.note("unknown-code", f"{language} runs code that is not known")
         return UNKNOWN
@@ -185,6 +187,12 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
             text(run, call, whole, language)
         finally:
             run.depth -= 1
+    if run.depth < 20 and len(code) < MAX_CODE and _DECODES.search(code):
+        run.depth += 1
+        try:
+            text(run, call, _DECODES.sub(_said, code, count=20), language)
+        finally:
+            run.depth -= 1
     if language in _SCRIPTS and _COMPUTED.search(code):
         run.note("code-runs", f"{language} code that calls what is not known")
     if language in _SCRIPTS and "child_process" in code:
@@ -214,6 +222,8 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("code-deletes", f"{language} code that deletes directories")
     if language != "C" and growth.grows(code):
         run.note("endless-output", f"{language} code that fills the memory or a disk")
+    if language != "C" and growth.spawns(code):
+        run.note("endless", f"{language} code that starts processes without end")
     if _KILLS.search(code):
         run.note("kill-everything", "kills every process", "block")
     if _FORK.search(code):
@@ -296,6 +306,27 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         if run.sink.secret(path):
             run.sink.redirect("<", path, "", call)
     return UNKNOWN
+
+
+# A literal text that is decoded where it stands, in any of these languages.
+_DECODES = Lazy(
+    r"(?:(?:\b[A-Z]\w*(?:::\w+)*(?:\.|::))?\b(?:atob|decode_base64|base64_decode|(?:strict_|urlsafe_)?decode64)\s*\(?\s*|\bBuffer\.from\(\s*)"
+    + STRING
+    + r"\s*(?:,\s*[\"'](base64|hex)[\"']\s*)?\)?(?:\s*\.\s*toString\([^()]{0,20}\))?"
+    r"|\b(?:hex2bin)\s*\(\s*" + STRING + r"\s*\)"
+)
+
+
+def _said(match: re.Match[str]) -> str:
+    first, second, way, third, fourth = match.groups()
+    raw = first or second or third or fourth or ""
+    hexadecimal = way == "hex" or third or fourth
+    said = decoded(raw, "base16" if hexadecimal else "base64")
+    return match.group() if said is None else _literal(legible(said))
+
+
+def _literal(said: str) -> str:
+    return '"' + said.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
 def _ticked(run: Interpreter, call: Call, script: str, language: str) -> None:

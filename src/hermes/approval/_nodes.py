@@ -16,7 +16,7 @@ from ._globs import fits, fitting
 from ._marks import UNKNOWN
 from ._paths import of_system
 from ._state import State, Value
-from ._syntax import Case, Group, Lit, Node, Simple, Sub, Test, Word
+from ._syntax import Case, Group, Lit, Node, Simple, Sub, Test, Var, Word
 
 if TYPE_CHECKING:
     from ._run import Interpreter
@@ -89,11 +89,20 @@ def leaves(node: Node) -> bool:
     return False
 
 
-def constant(node: Node) -> bool:
+def constant(node: Node, *, loop: bool = False) -> bool:
+    """Say whether a condition always holds; of a loop also where it never does, for ``until``."""
     if not isinstance(node, Simple) or node.redirects or node.assigns:
         return False
     words = [word.simple for word in node.words]
-    return words in (["true"], [":"]) or words == ["[", "1", "]"]
+    return words in (["true"], [":"], ["[", "1", "]"]) or (loop and words == ["false"])
+
+
+def itself(node: Node) -> bool:
+    """Say whether a command is the script that it stands in: ``$0``, ``bash "$0"``."""
+    if not isinstance(node, Simple) or not node.words:
+        return False
+    last = node.words[-1].parts
+    return len(last) == 1 and isinstance(last[0], Var) and last[0].name == "0"
 
 
 _LEAVES = frozenset(

@@ -50,6 +50,13 @@ def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
         return UNKNOWN  # no system opens it
     if not path.startswith(("/", "~")):
         path = f"{cwd}/{path}"
+    if links or "/." in path or "//" in path or path[-1] == "/" or not path.startswith(("/", "~/")):
+        path = _stepped(path, links)
+    return _placed(path, cwd, home)
+
+
+def _stepped(path: str, links: Mapping[str, str]) -> str:
+    """Follow a path part by part."""
     out: list[str] = []
     hops = 0
     parts = path.split("/")
@@ -76,7 +83,11 @@ def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
                 parts, index = target.split("/") + rest, 1
                 root, out = ("~" if target.startswith("~") else "/"), []
     joined = "/".join(out)
-    result = f"~/{joined}" if root == "~" and joined else "~" if root == "~" else f"/{joined}"
+    return f"~/{joined}" if root == "~" and joined else "~" if root == "~" else f"/{joined}"
+
+
+def _placed(result: str, cwd: str, home: str) -> str:
+    """Return a path with the home directory as ``~``, and other names of a place as the usual one."""
     if home.startswith("/") and home != "/" and (result == home or result.startswith(home + "/")):
         result = "~" + result[len(home) :]
     if result.startswith("/proc/") and (seen := _PROC.match(result)):
@@ -105,22 +116,28 @@ class Classes:
         self._below: dict[str, list[str]] = {}  # `x/**`
         self._ending: dict[str, list[str]] = {}  # `**/x`
         self._inside: dict[str, list[str]] = {}  # `**/x/**`
-        self._patterns: list[tuple[str, re.Pattern[str]]] = []
+        self._patterns = _Patterns()
+        self._names = _Patterns()  # `**/*x`: the last part alone decides
         self._samples: list[tuple[str, list[str]]] = []
         for name, patterns in tables.items():
             self._index(name, patterns)
             self._samples += [(name, one.split("/")) for one in patterns if not one.startswith("**/")]
         self._samples += [("top", one.split("/")) for one in TOP]
         self._cache: dict[str, tuple[str, ...]] = {}
+        self._directories: dict[str, tuple[str, set[str]]] = {}
 
     def _index(self, name: str, patterns: Iterable[str]) -> None:
         others: list[str] = []
+        names: list[str] = []
         for one in patterns:
             body = one.removeprefix("**/").removesuffix("/**")
-            if "*" in body or (body.count("/") > 1 and one.startswith("**/")):
-                others.append(one)
-                continue
             start, end = one.startswith("**/"), one.endswith("/**")
+            if "*" in body or (body.count("/") > 1 and start):
+                if start and not end and "/" not in body:
+                    names.append(body)
+                else:
+                    others.append(one)
+                continue
             table = (
                 self._inside
                 if start and end
@@ -131,30 +148,46 @@ class Classes:
                 else self._exact
             )
             table.setdefault(body, []).append(name)
-        if others:
-            self._patterns.append((name, re.compile("|".join(map(_regex, others)), re.DOTALL)))
+        self._patterns.add(name, others)
+        self._names.add(name, names)
 
     def _looked_up(self, path: str) -> set[str]:
         """Return the classes of a path without active globs."""
-        homely = _ANY_HOME.sub("~", path, count=1)
-        found = set(self._exact.get(homely, ())) | set(self._exact.get(path, ()))
-        for whole in {path, homely}:
-            at = whole.rfind("/")
+        directory, _, name = path.rpartition("/")
+        known = self._directories.get(directory)
+        if known is None:
+            if len(self._directories) > 2000:
+                self._directories.clear()
+            known = self._directories[directory] = self._within(directory)
+        homely, inside = known
+        found = set(inside)
+        found.update(self._exact.get(path, ()))
+        if directory in ("/home", "/Users") or path == "/root":
+            found.update(self._exact.get("~", ()))
+        elif homely != directory:
+            found.update(self._exact.get(f"{homely}/{name}", ()))
+        for one in (name, f"{directory.rpartition('/')[2]}/{name}"):
+            found.update(self._ending.get(one, ()))
+        self._names.find(name, found)
+        self._patterns.find(path, found)
+        return found
+
+    def _within(self, directory: str) -> tuple[str, set[str]]:
+        """Return a directory with its home written as ``~``, and the classes of all that is below it."""
+        homely = _ANY_HOME.sub("~", directory + "/", count=1)[:-1]
+        found: set[str] = set()
+        for whole in {directory, homely}:
+            at = len(whole)
             while at > 0:
                 found.update(self._below.get(whole[:at], ()))
                 at = whole.rfind("/", 0, at)
-        parts = path.split("/")
-        for count in (1, 2):
-            if len(parts) >= count:
-                found.update(self._ending.get("/".join(parts[-count:]), ()))
-        for index in range(len(parts) - 1):
-            found.update(self._inside.get(parts[index], ()))
+        before = ""
+        for index, part in enumerate(directory.split("/")):
+            found.update(self._inside.get(part, ()))
             if index:
-                found.update(self._inside.get(f"{parts[index - 1]}/{parts[index]}", ()))
-        for name, pattern in self._patterns:
-            if name not in found and pattern.fullmatch(path):
-                found.add(name)
-        return found
+                found.update(self._inside.get(f"{before}/{part}", ()))
+            before = part
+        return homely, found
 
     def of(self, path: str) -> tuple[str, ...]:
         """Return the classes of a path that ``normal`` made, the most serious one first."""
@@ -167,10 +200,12 @@ class Classes:
 
     def _of(self, path: str) -> tuple[str, ...]:
         found: list[str] = []
-        trimmed = strip_all(path)
+        trimmed = path if path.isascii() else strip_all(path)
         if trimmed == "/":
             found.append("root")
-        elif trimmed == "~" or _HOME_OF.fullmatch(trimmed) or trimmed == "/home":
+        elif trimmed in ("~", "/home") or (
+            trimmed.startswith(("/home/", "/Users/", "/root")) and _HOME_OF.fullmatch(trimmed)
+        ):
             found.append("home-itself")
         elif trimmed in TOP:
             found.append("top")
@@ -181,8 +216,9 @@ class Classes:
                 found.append("special")
         if globbed(path):
             found += self._globbed(path)
-        text = plain(path)
-        found += sorted(self._looked_up(text) - set(found), key=self._order.__getitem__)
+        others = self._looked_up(plain(path)).difference(found)
+        if others:
+            found += sorted(others, key=self._order.__getitem__)
         return tuple(found)
 
     def _globbed(self, path: str) -> list[str]:
@@ -199,6 +235,30 @@ class Classes:
             if all(_meet(one, part) for one, part in zip(components, sample, strict=False)):
                 found.append(name)
         return found
+
+
+class _Patterns:
+    """Patterns of some classes. That none fits, as mostly, is told by one look."""
+
+    def __init__(self) -> None:
+        self._each: list[tuple[str, re.Pattern[str]]] = []
+        self._all: list[str] = []
+        self._any: re.Pattern[str] | None = None
+
+    def add(self, name: str, patterns: list[str]) -> None:
+        if not patterns:
+            return
+        text = "|".join(map(_regex, patterns))
+        self._each.append((name, re.compile(text, re.DOTALL)))
+        self._all.append(text)
+        self._any = None
+
+    def find(self, text: str, found: set[str]) -> None:
+        """Add the classes of a text to those that were found."""
+        if self._any is None:
+            self._any = re.compile("|".join(self._all) or "(?!)", re.DOTALL)
+        if self._any.fullmatch(text) is not None:
+            found.update(name for name, pattern in self._each if pattern.fullmatch(text))
 
 
 class Homed:
@@ -282,6 +342,11 @@ _EVERYTHING = Lazy(r"/|~|/(?:home|root|Users)(?:/[\w.-]+)?|/(?:etc|usr|var|bin|s
 def everything(path: str) -> bool:
     """Say whether a directory is the root, a home, or one of the system."""
     return _EVERYTHING.fullmatch(path) is not None
+
+
+def is_home(path: str) -> bool:
+    """Say whether a path is somebody's home directory."""
+    return path == "~" or _HOME_OF.fullmatch(path) is not None
 
 
 def whole(path: str) -> bool:

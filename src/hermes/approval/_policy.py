@@ -10,6 +10,7 @@ from functools import cache
 
 import msgspec
 
+from . import _effects_trees as trees
 from . import _marks as marks
 from . import _outputs as outputs
 from . import _paths as paths
@@ -413,6 +414,8 @@ class Policy:
 
     def _effects(self, call: Call, shape: Shape) -> None:
         effect = EFFECTS.get(call.name)
+        if call.name in trees.TAKES:
+            trees.judge(self, call)
         if effect is None:
             self.read_only = self.read_only and self.quiet.meets(call)
             self._reads(call)
@@ -443,6 +446,8 @@ class Policy:
                 continue  # it signs in with that, and shows it to nobody
             if len(word) > 4096 or not word:
                 continue
+            if word.startswith(("https://", "http://")) and not any(sign in word for sign in "=@,'\""):
+                continue  # no part of it is a path of this machine
             # What is no path by its looks may be one where links lead, or among credentials.
             if not near and (
                 len(word) < 3
@@ -450,6 +455,8 @@ class Policy:
             ):
                 continue
             pieces = _names(word)
+            if len(pieces) > 1 and not self.links and word.partition("=")[0].isidentifier():
+                del pieces[0]  # `A=/x` is no path as a whole
             if call.name in _EXPRESSIONS and ("'" in word or '"' in word):
                 # A path in an expression: `load_str("/x")`, `copy t from '/x'`.
                 pieces += _QUOTED.findall(word)

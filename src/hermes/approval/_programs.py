@@ -12,6 +12,7 @@ from . import _paths as paths
 from ._before import changed, pieces, substituted
 from ._call import Call
 from ._carriers import Handler, told
+from ._decode import decoded, way_of
 from ._lazy import Lazy
 from ._marks import BEFORE, DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
 from ._options import apart, options_of, searched
@@ -118,8 +119,18 @@ def decoder(run: Interpreter, call: Call) -> str:
     )
     kinds = filtered(run, call)
     if always or any(_DECODING.fullmatch(one) for one in call.argv[1:]):
-        return kinds + DECODED
+        return _legible(run, call) or kinds + DECODED
     return kinds
+
+
+def _legible(run: Interpreter, call: Call) -> str | None:
+    """Decode a text that is known: the input, or a file of the session."""
+    way = way_of(call.name, call.argv[1:])
+    if not way:
+        return None
+    operands = [one for one in call.argv[1:] if one[:1] != "-" and one not in ("base64", "enc")]
+    text = run.state.files.get(run.path(operands[-1], call.cwd)) if operands else call.stdin
+    return decoded(text, way) if text else None
 
 
 _HTTPIE = marks.names("http https xh xhs")
@@ -537,7 +548,7 @@ def dd(run: Interpreter, call: Call) -> str:
 
 def openssl(run: Interpreter, call: Call) -> str:
     if "-d" in call.argv:
-        return filtered(run, call) + DECODED
+        return _legible(run, call) or filtered(run, call) + DECODED
     if "s_client" in call.argv:
         return UNKNOWN + REMOTE
     return filtered(run, call)

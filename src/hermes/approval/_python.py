@@ -14,6 +14,7 @@ from . import _marks as marks
 from . import _python_tables as py
 from ._call import Call
 from ._carriers import _ALL_MARKS, SECRETS
+from ._decode import decoded, legible
 from ._inline import told
 from ._marks import DECODED, ENVIRON, REMOTE, SECRET, UNKNOWN
 from ._nodes import python_module
@@ -29,7 +30,7 @@ def python(run: Interpreter, call: Call, code: str) -> str:
         return UNKNOWN
     if DECODED in code:
         run.note("decoded-code", "Python runs what was decoded from an unreadable text")
-        return UNKNOWN
+        code = legible(code)
     if not code.strip(_ALL_MARKS):
         run.note("unknown-code", "Python runs code that is not known")
         return UNKNOWN
@@ -366,7 +367,9 @@ class Reader:
         if name.startswith("base64.b") or name.endswith(
             (".b64decode", "codecs.decode", "bytes.fromhex", "zlib.decompress", "binascii.unhexlify")
         ):
-            return UNKNOWN + DECODED
+            way, given = py.DECODES.get(name.rpartition(".")[2], ""), args[0] if args else None
+            text = decoded(given, way) if way and isinstance(given, str) else None
+            return text or UNKNOWN + DECODED
         if name.startswith(py.FETCHES):
             return UNKNOWN + REMOTE
         if isinstance(node.func, ast.Attribute):
@@ -444,8 +447,16 @@ class Reader:
             return
         if DECODED in value or REMOTE in value:
             self.run.note("decoded-code" if DECODED in value else "remote-code", "")
-            return
+            if REMOTE in value:
+                return
+            value = legible(value)
         told(self.run, self.call, value)
+
+    def takes(self, tree: Any) -> None:
+        """Report a directory that is copied with all that is in it."""
+        if isinstance(tree, str) and tree:
+            argv = ["cp", "-r", tree, UNKNOWN]
+            self.run.sink.command(msgspec.structs.replace(self.call, argv=argv, name="cp", stdin=None))
 
     def called(self, node: ast.Call) -> None:
         name = self.dotted(node.func)
@@ -499,6 +510,13 @@ class Reader:
             self.run.note("code-deletes", "Python code that deletes files which are not known")
         elif name.startswith(("sh.", "plumbum.cmd.")):
             self.runs([name.rpartition(".")[2], *args])
+        elif name == "shutil.unpack_archive" or getattr(node.func, "attr", "") == "extractall":
+            for one in [*args, *map(self.value, keywords.values())]:
+                if isinstance(one, str) and "/" in one:
+                    argv = ["tar", "-xf", UNKNOWN, "-C", one]
+                    self.run.sink.command(
+                        msgspec.structs.replace(self.call, argv=argv, name="tar", stdin=None)
+                    )
         elif name == "os.truncate":
             self.run.note("empty-file", "Python code that empties a file")
         elif name in py.MOVES:
@@ -508,6 +526,12 @@ class Reader:
                 self.writes(args[1])
             if isinstance(first, str) and self.run.sink.secret(self.path(first)):
                 self.run.sink.redirect("<", self.path(first), "", self.call)
+            if name == "shutil.copytree":
+                self.takes(first)
+        elif name == "shutil.make_archive":
+            roots = [keywords[one] for one in ("root_dir", "base_dir") if one in keywords]
+            for one in [*args[2:4], *map(self.value, roots)]:
+                self.takes(one)
         elif name == "getattr" and len(args) > 1 and args[1] is None:
             if self.dotted(node.args[0]) in py.DANGEROUS:
                 self.run.note("code-runs", "Python code that looks up a function by a name that is not known")
@@ -694,6 +718,12 @@ class Reader:
             self.run.note("remote-code", "Python code that runs what comes from the network")
         elif isinstance(first, str) and DECODED in first:
             self.run.note("decoded-code", "Python code that runs what it decoded")
+            if self.run.depth < 20 and legible(first).strip(_ALL_MARKS):
+                self.run.depth += 1
+                try:
+                    python(self.run, self.call, legible(first))
+                finally:
+                    self.run.depth -= 1
         else:
             self.run.note("code-runs", "Python code that runs code which is not known")
 

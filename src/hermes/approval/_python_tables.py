@@ -56,6 +56,15 @@ MOVES = frozenset(
 LISTS = frozenset(("glob.glob", "glob.iglob", "os.listdir", "os.scandir", "os.walk", "os.fwalk"))
 LISTED = frozenset(("iterdir", "glob", "rglob", "walk"))
 READS = frozenset(("open", "read", "read_text", "read_bytes", "readlines"))
+DECODES = {
+    **dict.fromkeys(
+        ("b64decode", "standard_b64decode", "urlsafe_b64decode", "decodebytes", "a2b_base64"), "base64"
+    ),
+    "b32decode": "base32",
+    **dict.fromkeys(("b16decode", "unhexlify", "a2b_hex", "fromhex"), "base16"),
+    "b85decode": "base85",
+    "a85decode": "ascii85",
+}
 METHODS = frozenset(("unlink", "rmdir", "rmtree", "removedirs", "remove_p", "rmtree_p", "removetree"))
 EXECS = frozenset(
     (

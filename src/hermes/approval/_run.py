@@ -24,6 +24,7 @@ from . import _paths as paths
 from ._assign import assign as assigned
 from ._assign import attributes, settle
 from ._call import Call, Sink
+from ._decode import legible
 from ._environment import BUILDS
 from ._expand import Expander, matches
 from ._globs import fits
@@ -162,6 +163,7 @@ class Interpreter:
             self.note("remote-code", "runs what comes from the network")
         elif marks.DECODED in text:
             self.note("decoded-code", "runs what was decoded from an unreadable text")
+            text = legible(text)
         elif marks.OUTPUT in text:
             self.note("unknown-code", "runs a text that another command printed")
         if whole:
@@ -263,6 +265,8 @@ class Interpreter:
     def _item(self, item: Item, stdin: str | None, *, conditional: bool) -> str:
         if item.background:
             if self.forever:
+                if nodes.itself(item.node):
+                    self.note("fork-bomb", "starts itself over and over", "block")
                 self.note("endless", "starts processes without end")
             self.parallel += 1
             try:
@@ -363,7 +367,7 @@ class Interpreter:
         return joined(out)
 
     def _loop(self, node: Loop, stdin: str | None) -> str:
-        endless = len(node.condition.items) == 1 and constant(node.condition.items[0].node)
+        endless = len(node.condition.items) == 1 and constant(node.condition.items[0].node, loop=True)
         first = node.condition.items[0].node if node.condition.items else None
         makes = isinstance(first, Simple) and bool(first.words) and first.words[0].simple == "mkdir"
         growing = (endless or makes) and stays(node)
@@ -602,6 +606,9 @@ class Interpreter:
             argv = self._declared(words)
         else:
             argv = self.expand.fields(words)
+        if marks.DECODED in argv and words[0].simple is None:
+            argv = [one for one in argv if one != marks.DECODED]
+            self.note("decoded-code", "runs what was decoded from an unreadable text")
         env: dict[str, str] = {}
         for assign in node.assigns:
             assigned(self, assign, env if argv else None)

@@ -4,6 +4,7 @@ from ._env import Secret, dotenv, environment, sudo_password, ungivable, withhol
 from ._load import load, section
 from ._project import DEVCONTAINERS
 from ._schema import (
+    IMAGE,
     Approvals,
     Config,
     CredentialFile,
@@ -38,6 +39,7 @@ from ._units import (
 
 __all__ = [
     "DEVCONTAINERS",
+    "IMAGE",
     "Approvals",
     "Config",
     "CredentialFile",

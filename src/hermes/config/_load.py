@@ -369,7 +369,8 @@ def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
     title = None
     if get_origin(main) is Annotated:
         title = next((m.title for m in get_args(main)[1:] if isinstance(m, msgspec.Meta)), None)
-    if title and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+    number = title in ("duration", "size")
+    if number and isinstance(value, (str, int, float)) and not isinstance(value, bool):
         if type(None) in options and str(value).strip().lower() in ("none", "null"):
             return None
         try:
@@ -378,7 +379,7 @@ def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
             raise _wrong(at, str(error), where(at)) from None
         if value == 0 and type(None) in options:
             raise _wrong(at, "must be more than 0; 'none' stands for no limit", where(at))
-    if main is str and type(value) is int:
+    if (main is str or title == "image") and type(value) is int:
         value = str(value)  # a user's number, say
     try:
         return msgspec.convert(value, main)
@@ -419,6 +420,8 @@ def _expected(wanted: Any, title: str | None) -> str:
         return "a duration such as 30s or 10m"
     if title == "size":
         return "a size such as 64k or 1g"
+    if title == "image":
+        return "the name of an image such as debian:13-slim"
     if get_origin(wanted) is tuple:
         return f"a list of {_several(get_args(wanted)[0])}"
     if get_origin(wanted) is Annotated:

@@ -18,7 +18,7 @@ from typing import Any
 
 from hermes.errors import ConfigError
 
-from ._schema import Config
+from ._schema import IMAGE, Config
 from ._source import Source, read_yaml, remember
 from ._units import home
 
@@ -35,7 +35,6 @@ TIGHTER_THAN = (None, "auto", "local", "jail", *CONTAINERS)
 SMALL = {"cpus": 1.0, "memory": float(1 << 30), "pids": 1024.0}
 """Limits below what a place has without one that the user set."""
 
-_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _RISKY = re.compile(
     r'localEnv|\$\{env|"(?:\w*Command|\w+User|mounts|runArgs|workspaceMount|build|docker\w+|features|service|privileged|cap\w+|sec\w+)"'
 )
@@ -130,10 +129,10 @@ def _may(path: Path, keys: tuple[str, ...], value: Any, base: Config) -> bool:
         case ("sandbox",):
             return value in CONTAINERS and (base.sandbox or "").partition(":")[0] in (*TIGHTER_THAN, "")
         case ("docker", "image"):
-            return isinstance(value, str) and _IMAGE.fullmatch(value) is not None
+            return value is not None  # a path is none
         case ("singularity", "image"):
             kind, _, name = str(value).partition("://")
-            return kind == "docker" and _IMAGE.fullmatch(name) is not None
+            return kind == "docker" and re.search(IMAGE, name) is not None
         case ("docker", "devcontainer"):
             return isinstance(value, str) and _harmless(path.parent, value)
     return False

@@ -243,6 +243,8 @@ def test_workspaces_of_a_project(tmp_path: Path) -> None:
         ({"devcontainer": "/dev/zero"}, "cannot be read: it is not a file"),
         ({"image": "--privileged"}, "a name that no image has"),
         ({"image": "-v/:/host"}, "a name that no image has"),
+        ({"image": ""}, "a name that no image has"),
+        ({"image": "Ubuntu"}, "the image .Ubuntu. has a name that no image has"),
         ({"limits": {"memory": 1 << 20}}, r"limits\.memory is 1m; a sandbox needs 32m"),
         ({"limits": {"memory": 1536}}, r"limits\.memory is 1536; a sandbox needs 32m"),
     ],

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.config import Docker, section
+from hermes.config import IMAGE, Docker, section
 from hermes.errors import ConfigError
 
 from .._least import check_least
@@ -124,7 +124,7 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
         here = checked_workspace(str(spec.workspace), spec.here)
     plan = Plan(
         options=options,
-        image=Image(spec.image or options.image or DEFAULT_IMAGE),
+        image=Image(spec.image if spec.image is not None else options.image or DEFAULT_IMAGE),
         network=spec.network or "on",
         here=here,
         skills=skills,
@@ -136,10 +136,10 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
         plan.image = from_dockerfile(str(options.dockerfile), workspace=here)
     elif source == "devcontainer":
         _apply_devcontainer(plan, spec, str(options.devcontainer))
-    if not plan.image.reference or plan.image.reference.startswith("-"):
+    if not re.search(IMAGE, plan.image.reference):
         raise ConfigError(
             f"the image '{plan.image.reference}' has a name that no image has; nothing was started",
-            hint="Name it as 'docker images' lists it.",
+            hint="Name it as 'docker images' lists it, in small letters, such as debian:13-slim.",
         )
     _settle_user(plan)
     parsed = parse_args(options.args)
