@@ -122,12 +122,15 @@ async def test_what_nobody_comes_back_for_is_ended() -> None:
 
 
 async def test_a_command_whose_client_was_killed_can_be_picked_up(tmp_path: Path) -> None:
+    # It goes on when we say so, however long the machine takes to kill its client.
+    seen = tmp_path / "seen"
+    command = f"seq 5; until [ -e {seen} ]; do sleep 0.05; done; seq 6 20; exit 9"
     script = tmp_path / "client.py"
     script.write_text(
-        "import asyncio, hermes\n"
+        "import asyncio, os, hermes\n"
         "async def main():\n"
         "    async with hermes.Sandbox('local', name='lost') as box:\n"
-        "        await box.run('for i in $(seq 20); do echo $i; sleep 0.1; done; exit 9', on_output=print)\n"
+        f"        await box.run('{command}', on_output=lambda data: os.write(1, data))\n"
         "asyncio.run(main())\n"
     )
     process = await asyncio.create_subprocess_exec(sys.executable, script, stdout=asyncio.subprocess.PIPE)
@@ -140,6 +143,7 @@ async def test_a_command_whose_client_was_killed_can_be_picked_up(tmp_path: Path
         (info,) = [one for one in await box.jobs() if one.kind == "run"]
         assert info.state == "running"
         job = await box.job(info.id)
+        await asyncio.to_thread(seen.touch)
         output = b"".join([data async for data in job.follow()])
         assert output.decode() == "".join(f"{i}\n" for i in range(1, 21))
         assert (await job.wait()).exit_code == 9

@@ -9,7 +9,7 @@ from .errors import HermesError, exit_code, status
 if TYPE_CHECKING:
     from .session import Result, Spill
 
-__all__ = ["error_object", "plain", "result_object"]
+__all__ = ["error_object", "plain", "result_object", "whole_characters"]
 
 
 def result_object(
@@ -76,7 +76,15 @@ def plain(text: str) -> str:
     from .credentials._declared import hide
 
     text = hide(text)
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:  # halves of characters, as a model writes them now and then
+        return whole_characters(text)
+
+
+def whole_characters(text: str) -> str:
+    """Return text whose surrogates are the characters that they make up, or U+FFFD where they are none."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _spill(spill: Spill) -> dict[str, Any]:

@@ -406,7 +406,9 @@ def begin(
     entry.size = size
     entry.term = options.get("term")
     if raw in PROGRAMS and isinstance(given := options.get("stdin"), str | bytes):
-        entry.given = given.encode("utf-8", "surrogateescape") if isinstance(given, str) else given
+        from .session import text_bytes
+
+        entry.given = text_bytes(given, "the standard input") if isinstance(given, str) else given
     if watch.tracer is not None:
         entry.span = watch.tracer.command(entry)
     return entry

@@ -19,6 +19,7 @@ from ._transfer import OnProgress, Progress, whole
 from .errors import FileError, ProtocolError
 from .guest import archive
 from .guest.archive import Stats
+from .session import text_bytes
 
 if TYPE_CHECKING:
     from .channel.channel import Channel
@@ -350,7 +351,7 @@ class Files:
         await self._allow(path)
         args["path"] = os.fspath(path)
         if isinstance(data, str):
-            data = data.encode("utf-8", "surrogateescape")
+            data = text_bytes(data, "the content")
         if isinstance(data, (bytes, bytearray, memoryview)):
             whole_data = bytes(data)
             if len(whole_data) <= SMALL:

@@ -12,14 +12,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
-import msgspec
-
 from . import _travelling, _watch, auto, backends
 from . import approval as approvals
 from ._gate import gate_of
+from ._settle import settle
 from ._tasks import settled
-from .config import Config, Lifetime, given_duration, load, sudo_password
-from .errors import ConfigError, HermesError, JobError, SandboxGone
+from .config import Config, Lifetime, given_duration
+from .errors import HermesError, JobError, SandboxGone
 from .places import Origin, Wanted, end, find_or_create, locked, note_use, used
 from .session import (
     OnOutput,
@@ -119,12 +118,15 @@ class Sandbox:
         self._open_channel: Channel | None = None
         self._noting: asyncio.Future[None] | None = None
         self._record: SandboxRecord | None = None
+        self._session = DEFAULT_SESSION  # which one is meant where none is named
         self._sessions: set[str] = set()
         self._base: dict[str, Any] = {}
         self._here = ""
         self._gate: Gate | None = None
         self._password: str | None = None
         self._declared: Declared
+        self._folders: tuple[str, ...]
+        self._store: Store
         self._supply: Supply | None = None
         self._travel: Travel | None = None
         self._watch: _watch.Watch | None = None
@@ -151,7 +153,7 @@ class Sandbox:
         if self._open_channel is not None:
             return self
         began = time.time()
-        await asyncio.to_thread(self._settle)
+        await asyncio.to_thread(settle, self)
         if self.backend == "auto":
             self.backend, why = await auto.resolve(self._config)
             await asyncio.to_thread(self._store.pin, self.backend, why)
@@ -180,40 +182,6 @@ class Sandbox:
                 await copy_in(self)
         self._watch = await _watch.begun(self, began)
         return self
-
-    def _settle(self) -> None:
-        """Fill in from the configuration what was not given."""
-        from .credentials import supply
-
-        self._settled = config = self._settled or load()
-        self._password = sudo_password()
-        self._declared = supply.check(config.credentials)
-        self._folders = _travelling.check(config)
-        for line in (*supply.mend(), *supply.root_told()):
-            warnings.warn(line, stacklevel=2)
-        try:
-            self._here = os.getcwd()
-        except FileNotFoundError:
-            raise ConfigError(
-                "the current directory no longer exists; nothing was started", hint="Change to another one."
-            ) from None
-        self._store = Store()
-        self.backend, host = backends.split(self.backend or config.sandbox or "auto")
-        if host:
-            self._options = {"host": host, **self._options}
-        if self.backend == "auto":
-            self.backend = self._store.pinned() or "auto"
-        if self._timeout is None:
-            self._timeout = config.timeout
-        self._mode = self._mode or config.approvals.mode
-        self._lifetime = self._lifetime or config.lifetime
-        self._workspace = self._workspace or config.workspace
-        limits = {k: v for k, v in msgspec.structs.asdict(config.limits).items() if v is not None}
-        limits.update(self._options.get("limits") or {})
-        common = {"network": config.network, "persistent": config.persistent, "keep": config.keep}
-        self._options = {**{k: v for k, v in common.items() if v}, **self._options}
-        if limits:
-            self._options["limits"] = limits
 
     def _wanted(self) -> Wanted:
         return Wanted(
@@ -246,7 +214,7 @@ class Sandbox:
             options["cwd"] = self.cwd
         wait = place.reconnect_for if self._reconnect_for is None else self._reconnect_for
         # Where commands are judged, the first of them needs to know.
-        session = DEFAULT_SESSION if place.capabilities.judged else None
+        session = self._session if place.capabilities.judged else None
         channel = Channel(place, options, reconnect_for=wait, hello=settings, session=session, after=lost)
         try:
             await channel.open_connection(start=start)
@@ -380,7 +348,7 @@ class Sandbox:
         :raises SandboxGone: the sandbox ended; the command is not run again
         """
         await self._awake()
-        name = session or DEFAULT_SESSION
+        name = self._session if session in (None, DEFAULT_SESSION) else session
         first = name not in self._sessions
         options = RunOptions(
             timeout=timeout,
@@ -574,18 +542,16 @@ class Sandbox:
         with _watch.begin(self, "start", raw, options, size=pty) as entry:
             while True:
                 tries += 1
-                ticket = await self._leave(
-                    "start", raw, session=DEFAULT_SESSION, options=options, moves=False
-                )
+                ticket = await self._leave("start", raw, session=self._session, options=options, moves=False)
                 entry.go(ticket)
-                sent = {**self._base, **args, "session": DEFAULT_SESSION}
+                sent = {**self._base, **args, "session": self._session}
                 if ticket is not None:
                     sent |= ticket.args
                 try:
                     sent |= await self._given(raw, args)
                     reply = await self._channel.call("start", sent, raw)
                 except HermesError as error:
-                    await self._again(error, DEFAULT_SESSION, tries)
+                    await self._again(error, self._session, tries)
                 else:
                     text = raw.decode("utf-8", "surrogateescape")
                     ident = checked(reply.body.get("id"), int)

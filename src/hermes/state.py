@@ -267,18 +267,19 @@ class Store:
             row = db.execute("SELECT content FROM manifests WHERE sandbox = ?", (ident,)).fetchone()
             return bytes(row[0]) if row is not None else None
 
-    def lock(self, backend: str, name: str, timeout: float = 60.0) -> Lock:
+    def lock(self, backend: str, name: str, timeout: float = 60.0, *, part: str = "") -> Lock:
         """Return the lock under which a sandbox of that name is made, attached to for the first time, or
         removed.
 
         It is held for as long as that takes, which is too long for a transaction.
 
         :param timeout: how long ``acquire`` waits, in seconds
+        :param part: of the sandbox, which is locked apart from it
         """
         check_names(backend, name)
         self._file.prepare(self._locks)
         # Neither part can hold '@' or '/', so the file's name says both without doubt.
-        return Lock(self._locks / f"{backend}@{name}.lock", timeout)
+        return Lock(self._locks / f"{backend}@{name}{part and '@'}{part}.lock", timeout)
 
     def due(self, what: str, every: float) -> bool:
         """Return whether so many seconds have passed since it last said yes, or was first asked."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Found", "Proof", "look", "look_at_all", "measured", "place", "places", "prove", "remember"]
 
-PATIENCE = 0.9  # seconds for a place to answer, where the caller does not say
+PATIENCE = 0.8  # seconds for a place to answer, where the caller does not say
 
 
 class Proof(msgspec.Struct, kw_only=True):

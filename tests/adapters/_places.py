@@ -31,6 +31,19 @@ def settings(place: str) -> dict[str, Any]:
     return {}
 
 
+def documented(heading: str, others: dict[str, str]) -> str:
+    """Return the first Python code below a heading of the documentation.
+
+    :param others: what takes the place of a text in it, such as a model that cannot be had here
+    """
+    page = (Path(__file__).parents[2] / "docs" / "adapters.md").read_text("utf-8")
+    code = page.partition(f"\n## {heading}\n")[2].partition("```python\n")[2].partition("```")[0]
+    for text, other in others.items():
+        assert code.count(text) == 1, text
+        code = code.replace(text, other)
+    return code
+
+
 def file_of(place: str, folder: Path) -> Path:
     """Write a file of settings that chooses a place; YAML has JSON in it."""
     path = folder / f"{place}.yaml"

@@ -14,7 +14,7 @@ from deepagents.backends.protocol import FileDownloadResponse, FileUploadRespons
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 
-from adapters._places import PLACES, settings
+from adapters._places import PLACES, documented, settings
 from hermes import places
 from hermes.adapters.deepagents import HermesBackend
 from hermes.config import load
@@ -179,3 +179,17 @@ def test_refused_and_gone(tmp_path: Path, hermes_home: Path) -> None:
         asyncio.run(places.remove(record, load(), store))
         with pytest.raises(SandboxGone):
             asking.execute("true")
+
+
+def test_the_code_of_the_documentation() -> None:
+    calls = [("write_file", {"file_path": "/tmp/sudoku.py", "content": "print(9 * 9)\n"}),
+             ("execute", {"command": "python3 /tmp/sudoku.py; rm /tmp/sudoku.py"})]  # fmt: skip
+    messages = [AIMessage("", tool_calls=[{"name": name, "args": args, "id": name}]) for name, args in calls]
+    model = Model(messages=iter([*messages, AIMessage("done")]))
+    place = '"docker", image="python:3.12"'
+    others = {'model="anthropic:claude-sonnet-4-5"': "model=model", place: '"local", workspace="private"'}
+    code = documented("deepagents", others).replace("agent.invoke(", "ended = agent.invoke(")
+    names: dict[str, Any] = {"model": model}
+    exec(compile(code, "adapters.md", "exec"), names)
+    results = [one.content for one in names["ended"]["messages"] if isinstance(one, ToolMessage)]
+    assert "81" in str(results[-1])

@@ -25,7 +25,7 @@ from inspect_ai.util import (
 )
 from inspect_ai.util._sandbox.limits import override_max_exec_output_size
 
-from adapters._places import file_of, settings
+from adapters._places import documented, file_of, settings
 from hermes.adapters.inspect import HermesSandboxEnvironment
 from hermes.errors import ConfigError
 from hermes.state import Store
@@ -200,3 +200,14 @@ async def test_the_user_may_want_to_be_asked(tmp_path: Path) -> None:
             await made["default"].exec(["rm", "-rf", "/usr/local/share/anything"])
     finally:
         await Environment.sample_cleanup("task", str(file), made, True)
+
+
+def test_the_code_of_the_documentation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    code = documented("Inspect", {'("hermes", "docker")': '("hermes", "local")'})
+    exec(compile(code, "adapters.md", "exec", dont_inherit=True), names)
+    add = ("bash", {"command": "awk '{s+=$1} END {print s}' numbers.txt"})
+    [log] = names["eval"](names["sums"](), model=model(add), log_dir=str(tmp_path / "logs"), display="none")
+    assert log.status == "success", log.error
+    assert [result.text.strip() for result in results(log)] == ["42"]

@@ -14,7 +14,7 @@ from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments import get_environment
 from minisweagent.models.test_models import DeterministicModel, make_output
 
-from adapters._places import settings
+from adapters._places import documented, settings
 from hermes import places
 from hermes.adapters.mini_swe import HermesEnvironment
 from hermes.config import load
@@ -120,3 +120,16 @@ def test_it_is_left_when_nobody_has_it(hermes_home: Path) -> None:
     del environment
     gc.collect()
     assert Store(hermes_home).all() == []
+
+
+def test_the_code_of_the_documentation() -> None:
+    outputs = [make_output("", [{"command": f"{SUBMIT}echo sudoku"}])]
+    others = {
+        "from minisweagent.models.litellm_model import LitellmModel\n": "",
+        'LitellmModel(model_name="anthropic/claude-sonnet-4-5")': "model",
+        '"docker", options={"image": "python:3.12"}': '"local", options={"workspace": "private"}',
+        "agent.run(": "ended = agent.run(",
+    }
+    names: dict[str, Any] = {"model": DeterministicModel(outputs=outputs)}
+    exec(compile(documented("mini-swe-agent", others), "adapters.md", "exec"), names)
+    assert names["ended"]["submission"].strip() == "sudoku"

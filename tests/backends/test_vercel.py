@@ -353,6 +353,14 @@ async def test_a_stream_that_is_cut_while_the_guest_starts_is_not_a_missing_pyth
     assert "Python" not in str(caught.value)
 
 
+async def test_a_connection_that_breaks_while_the_guest_is_started(cloud: Emulated) -> None:
+    """A process that began is told nothing, and so becomes no guest: another one does."""
+    await asyncio.to_thread(cloud.fault, "start_cut", times=2)
+    async with Sandbox("vercel", approval="off") as box:
+        assert await text(box, "echo on") == "on\n"
+    assert not await asyncio.to_thread(cloud.sandboxes)
+
+
 async def test_a_token_that_is_refused(cloud: Emulated) -> None:
     await asyncio.to_thread(cloud.fault, "token_expired")
     with pytest.raises(BackendError, match="does not accept the credentials") as caught:

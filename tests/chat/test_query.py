@@ -11,7 +11,8 @@ import time
 import pytest
 
 from chat._server import KEY, Fail, Say, Script, Server, call
-from cli._tool import Cli, eventually, running
+from cli._tool import HERMES, Cli, eventually, running
+from hermes.sync import Sandbox
 
 QUIET = {"stderr": subprocess.DEVNULL}
 
@@ -127,6 +128,34 @@ def test_arguments_that_are_none_are_told_to_the_model(cli: Cli, model: Server, 
     assert "nothing was done" in model.seen[1].last
     assert not (cli.cwd / "never").exists()
     assert (cli.cwd / "then").exists()
+
+
+def test_halves_of_characters_end_neither_the_turn_nor_the_conversation(cli: Cli, model: Server) -> None:
+    half, escaped = "\ud83d", "\\ud83d"
+    model.play(
+        [
+            Say(f"a {half} b \ud83d\ude00", [("write_file", f'{{"path": "a", "content": "{escaped}"}}')]),
+            Say("", [("execute_code", f'{{"code": "print(1) # {escaped}"}}')]),
+            Say("", [("patch", f'{{"path": "b", "edits": [{{"old": "x", "new": "{escaped}"}}]}}')]),
+            Say("", [("terminal", f'{{"command": "true", "{escaped}": 1}}'), (f"no{half}", "{}")]),
+            Say("", [("terminal", f'{{"command": "echo {half}"}}')]),
+            Say("done"),
+            Say("again"),
+        ]
+    )
+    (cli.cwd / "b").write_text("x")
+    done = cli("-q", "a byte that is none: \udcff", timeout=60)
+    assert (done.returncode, done.stdout) == (0, b"done\n"), done
+    assert next(one["content"] for one in model.seen[0].messages if one["role"] == "user").endswith("\ufffd")
+    told = model.seen[5].results
+    assert all("a surrogate that stands for no byte" in one for one in told[:3]), told
+    assert "half of a character" in told[3] and "there is no tool" in told[4] and "echo" not in told[3]
+    assert "efbfbd0a" in told[5]
+    said = next(one["content"] for one in model.seen[5].messages if one["role"] == "assistant")
+    assert said == "a \ufffd b \U0001f600"
+    assert not (cli.cwd / "a").exists()
+    assert (cli.cwd / "b").read_text() == "x"
+    assert cli.out("--continue", "-q", "y", **QUIET) == "again\n"
 
 
 def test_a_tool_that_there_is_not(cli: Cli, model: Server) -> None:
@@ -326,6 +355,37 @@ def test_it_goes_on_where_it_was(cli: Cli, model: Server) -> None:
     assert done.returncode == 125 and b"no conversation was begun in this directory" in done.stderr
 
 
+def test_the_model_is_told_where_its_shell_is(cli: Cli, model: Server) -> None:
+    model.play([call("terminal", command="cd /usr"), Say("one")])
+    cli.out("-q", "x", **QUIET)
+    assert "The default session" not in model.seen[0].system
+    model.play([Say("two")])
+    cli.out("-q", "x", **QUIET)
+    assert f"begin in {cli.cwd}. The default session is in /usr now.\n" in model.seen[0].system
+
+
+def test_two_at_once_have_a_shell_each(cli: Cli, model: Server) -> None:
+    with Sandbox("local", name="both", approval="off") as box:
+        box.run("cd /usr")
+
+        def script() -> Script:
+            yield call("terminal", command="pwd; sleep 4743")  # of the first
+            seen = yield call("terminal", command="pwd", session="default")
+            assert "/usr" not in seen.last and f"\n{box.cwd}\n" in seen.last
+            yield Say("done")
+
+        model.play(script)
+        first = subprocess.Popen([*HERMES, "--name", "both", "-q", "x"], stderr=subprocess.DEVNULL)
+        try:
+            assert eventually(lambda: running("4743"), 30)
+            assert cli.out("--name", "both", "-q", "x", **QUIET) == "done\n"
+            assert first.poll() is None
+        finally:
+            first.terminate()
+            first.wait()
+        assert [one.name for one in box.sessions()] == ["default"]
+
+
 def test_what_a_killed_hermes_had_begun_is_not_begun_again(cli: Cli, model: Server) -> None:
     model.play([call("terminal", command="echo once >>times; sleep 4714")])
     process = cli.start("-q", "begin")
@@ -336,6 +396,29 @@ def test_what_a_killed_hermes_had_begun_is_not_begun_again(cli: Cli, model: Serv
     cli.out("--continue", "-q", "what now?", **QUIET)
     assert "hermes ended before this was known" in model.seen[0].last
     assert (cli.cwd / "times").read_text() == "once\n"
+
+
+def test_old_ones_are_forgotten(cli: Cli, model: Server) -> None:
+    chats = cli.home / "chats"
+    ages = {"first": 100, "second": 80}
+    for text in ages:
+        model.play([Say(text)])
+        cli.out("-q", text, **QUIET)
+    found = {path: next(text for text in ages if text in path.read_text()) for path in chats.glob("*.jsonl")}
+    for path, text in found.items():
+        when = time.time() - ages[text] * 24 * 3600
+        os.utime(path, (when, when))
+    for setting, left in (("0", {"first", "second"}), ("90d", {"second"})):
+        (chats / ".pruned").unlink(missing_ok=True)
+        model.play([Say("third")])
+        cli.out("--set", f"log.keep_chats={setting}", "-q", "x", **QUIET)
+        assert {text for path, text in found.items() if path.exists()} == left
+    (chats / ".pruned").unlink()
+    for path in chats.glob("*.jsonl"):
+        os.utime(path, (when, when))
+    model.play([Say("fourth")])
+    cli.out("--set", "log.keep_chats=1d", "--continue", "-q", "x", **QUIET)
+    assert len([*chats.glob("*.jsonl")]) == 1  # the one that goes on is not old
 
 
 def test_two_do_not_go_on_with_the_same(cli: Cli, model: Server) -> None:

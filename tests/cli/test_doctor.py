@@ -225,11 +225,20 @@ def test_a_state_store_that_is_damaged_inside_fails(cli: Cli) -> None:
     assert str(file) in state["message"]
 
 
-def test_missing_tokens_are_told_without_the_sdk(cli: Cli) -> None:
-    words = [sys.executable, "-X", "importtime", "-m", "hermes", "doctor", "--sandbox", "modal"]
-    without = {name: value for name, value in os.environ.items() if not name.startswith("MODAL_")}
+@pytest.mark.parametrize(
+    ("place", "says", "packages"),
+    [
+        ("modal", "the tokens of Modal are missing: MODAL_TOKEN_ID and MODAL_TOKEN_SECRET", "modal"),
+        ("vercel", "Vercel's credentials lack VERCEL_TOKEN", r"vercel\.sandbox|pydantic|httpx2"),
+    ],
+)
+def test_missing_tokens_are_told_without_the_sdk(cli: Cli, place: str, says: str, packages: str) -> None:
+    words = [sys.executable, "-X", "importtime", "-m", "hermes", "doctor", "--sandbox", place]
+    without = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MODAL_", "VERCEL_"))
+    }
     env = {**without, "HERMES_HOME": str(cli.home), "MODAL_CONFIG_PATH": str(cli.home / "none")}
     done = subprocess.run(words, capture_output=True, text=True, env=env, cwd=cli.cwd, check=False)
-    assert "the tokens of Modal are missing: MODAL_TOKEN_ID and MODAL_TOKEN_SECRET" in done.stdout
-    assert "hermes.backends.modal" in done.stderr
-    assert not re.search(r"\| +modal(\.|$)", done.stderr, re.M)
+    assert says in done.stdout
+    assert f"hermes.backends.{place}" in done.stderr
+    assert not re.search(rf"\| +({packages})(\.|$)", done.stderr, re.M)

@@ -331,6 +331,7 @@ def test_a_nul_in_the_command(cli: Cli) -> None:
         (["exec", "--sandbox", "dockerr", "true"], "there is no backend 'dockerr'"),
         (["exec", "--workspace", "/does/not/exist", "true"], "/does/not/exist"),
         (["exec", "--workspace", "", "true"], "--workspace is empty"),
+        (["exec", "--image", "", "true"], "--image is empty"),
         (["exce", "true"], "Did you mean 'exec'?"),
         (["jobs", "attachh", "1"], "Did you mean 'attach'?"),
     ],

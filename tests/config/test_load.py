@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.config import Config, load
-from hermes.config._load import ENVIRONMENT, FOREIGN
+from hermes.config._load import ENVIRONMENT, FOREIGN, sources
 from hermes.errors import ConfigError
 
 KEYS = ["sandbox", "timeout", "output.limit", "output", "lifetime", "approvals", "terminal", "x"]
@@ -65,6 +65,20 @@ def test_precedence(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (config.sandbox, config.timeout, config.workspace) == ("c", 2, "a")
     assert (config.output.limit, config.output.spill_quota) == (3072, 2)
     assert load({"output": {"limit": 5}, "output.spill_quota": 6}).output.spill_quota == 6
+
+
+def test_what_an_image_comes_from_is_one_setting(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as an image that setup has pinned, and a project's own Dockerfile for once."""
+    file.write_text("docker:\n  image: a\n  user: root\n")
+    docker = load({"docker.dockerfile": "D"}).docker
+    assert (docker.image, docker.dockerfile, docker.user) == (None, "D", "root")
+    assert sources({"docker.dockerfile": "D"}).origin("docker.image") == "option docker.dockerfile"
+    assert sources({"docker.user": "x"}).origin("docker.image").endswith("config.yaml:2")
+    assert load({"docker.image": ""}).docker.image in (None, "")
+    monkeypatch.setenv("HERMES_DOCKER_IMAGE", "b")
+    assert (load().docker.image, load({"docker.devcontainer": "c"}).docker.image) == ("b", None)
+    both = load({"docker.devcontainer": "c", "docker.image": "d"}).docker
+    assert (both.devcontainer, both.image) == ("c", "d")  # which is refused where it is used
 
 
 @pytest.mark.parametrize("variable", ENVIRONMENT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hermes._lock import Lock
-from hermes.config import _env, _file, _secrets, load
+from hermes.config import IMAGE, _env, _file, _secrets, load
 from hermes.config._source import MAX_BYTES
 from hermes.errors import ConfigError, HermesError
 
@@ -39,6 +40,9 @@ TEXTS: dict[str, tuple[bytes | str, str]] = {
     "a negative size": ("output: {limit: -1}\n", ":1: output.limit: '-1' is not a size"),
     "a date": ("sandbox: 2020-01-01\n", ":1: sandbox: expected text"),
     "a word that is none of the choices": ("network: of\n", ":1: network: expected one of"),
+    "no name of an image": ("docker: {image: 'UPPER case:!!'}\n", ":1: docker.image: expected the name"),
+    "an empty name of an image": ("modal:\n  image: ''\n", ":2: modal.image: expected the name of an image"),
+    "an option for an image": ("docker: {image: -v}\n", ":1: docker.image: expected the name of an image"),
     "an unknown key": ("sandbx: local\n", ":1: unknown key 'sandbx'. Did you mean 'sandbox'?"),
     "an unknown key in a section": ("docker:\n  imgae: x\n", "Did you mean 'docker.image'?"),
     "an unknown key in a named section": ("ssh:\n  hosts:\n    b: {usr: x}\n", "mean 'ssh.hosts.b.user'"),
@@ -231,3 +235,31 @@ def test_a_fifo_for_secrets_is_no_file(hermes_home: Path) -> None:
     for read in (lambda: _env.dotenv(["A_TOKEN"]), _secrets.names, lambda: _secrets.write("A_TOKEN", "x")):
         with pytest.raises(ConfigError, match="is not a file"):
             read()
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("debian", True),
+        ("nikolaik/python-nodejs:python3.13-nodejs22", True),
+        ("localhost:5000/a/b__c:1.0_x", True),
+        ("[::1]:5000/a", True),
+        ("Registry.example/a-b--c", True),
+        ("debian@sha256:" + "0a" * 32, True),
+        ("debian:12@sha256:" + "0a" * 32, True),
+        ("sha256:" + "0a" * 32, True),
+        ("Debian", False),
+        ("debian:", False),
+        ("debian:a b", False),
+        ("debian\n", False),
+        ("de..bian", False),
+        ("/debian", False),
+        ("debian/", False),
+        ("-v/debian", False),
+        ("debian@sha256:0a", False),
+        ("https://example.com/a", False),
+        ("a$(id)", False),
+    ],
+)
+def test_names_of_images(name: str, right: bool) -> None:
+    assert bool(re.search(IMAGE, name)) is right

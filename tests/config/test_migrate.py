@@ -98,7 +98,8 @@ def test_what_is_their_own_elsewhere_is_told_with_its_reason() -> None:
         "command_allowlist": ["recursive delete"],
         "security": {"redact_secrets": True},
         "approvals": {"mode": "smart"},
-        "model": {},
+        "model": "anthropic/claude",
+        "toolsets": {},
         "terminal": {"modal_image": "a", "daytona_image": "b"},
     }
     steps = {step.theirs: step for step in plan(theirs, {})}
@@ -108,7 +109,8 @@ def test_what_is_their_own_elsewhere_is_told_with_its_reason() -> None:
     )
     assert "approvals.allow" in steps["command_allowlist"].why
     assert "credentials.redact" in steps["security.redact_secrets"].why
-    assert steps["model"].why == "has no meaning here"
+    assert "hermes config set model.name" in steps["model"].why
+    assert steps["toolsets"].why == "has no meaning here"
     theirs["security"] = {"redact_secrets": False}
     (redact,) = (step for step in plan(theirs, {}) if step.theirs == "security.redact_secrets")
     assert redact.ours == "" and "until you set credentials.redact to off" in redact.why

@@ -78,10 +78,10 @@ def test_what_counts_by_itself(
         ("", "sandbox: ssh:evil\n", "sandbox"),
         ("", "docker: {mounts: ['/:/host']}\n", "docker.mounts"),
         ("", "docker: {args: [--privileged]}\n", "docker.args"),
-        ("", "docker: {image: /etc/shadow}\n", "docker.image"),
         ("", "docker: {program: ./evil}\n", "docker.program"),
         ("", "docker: {dockerfile: Dockerfile}\n", "docker.dockerfile"),
         ("", "singularity: {image: ./evil.sif}\n", "singularity.image"),
+        ("", "singularity: {image: /etc/shadow}\n", "singularity.image"),
         ("", "ssh: {host: evil}\n", "ssh.host"),
         ("", "ssh: {wake_command: evil}\n", "ssh.wake_command"),
         ("", "approvals: {mode: off}\n", "approvals.mode"),
@@ -119,8 +119,12 @@ def test_what_needs_trust(project: Path, hermes_home: Path, base: str, text: str
         ('{"image": "debian:12", "\\u006dounts": []}', False),
         ('{"image": "debian:12", "runArgs": ["--privileged"]}', False),
         ('{"image": "debian:12", "containerEnv": {"A": "${localEnv:TOKEN}"}}', False),
+        ('{"image": "debian:12", "containerEnv": {"A": "${env:TOKEN}"}}', False),
+        ('{"image": "debian:12", "remoteEnv": {"A": "${containerEnv:PATH}"}}', True),
+        (" " * (1 << 20) + '{"image": "debian:12", "mounts": []}', False),
         ('{"build": {"dockerfile": "Dockerfile"}}', False),
     ],
+    ids=lambda value: str(value)[-60:],
 )
 def test_a_devcontainer(project: Path, text: str, counts: bool) -> None:
     file = project / "devcontainer.json"
@@ -132,6 +136,35 @@ def test_a_devcontainer(project: Path, text: str, counts: bool) -> None:
     assert value("docker.devcontainer") == str(file)
     file.write_text(text.replace("12", "13") + " ")  # trust was in what it was
     assert value("docker.devcontainer") == (str(file) if counts else None)
+
+
+def test_trust_is_in_all_of_a_devcontainer(project: Path) -> None:
+    """Also when a directory, or a link, is what names it."""
+    inside = project / ".devcontainer"
+    inside.mkdir()
+    file, link = inside / "devcontainer.json", project / "link.json"
+    others = [project.parent / name for name in ("a.json", "b.json")]
+    for one in (file, *others):
+        one.write_text('{"image": "debian:12", "mounts": []}')
+    link.symlink_to(others[0])
+    for name in (".", "link.json"):
+        says(project, f"docker: {{devcontainer: {name}}}\n")
+        found = project / ".hermes.yaml"
+        assert load().untrusted == ("docker.devcontainer",)
+        _project.trust(found, _project.said(found))
+        assert load().untrusted == ()
+        if name == ".":
+            assert value("docker.devcontainer") == str(file)
+            file.write_text('{"image": "debian:12", "mounts": [], "runArgs": ["--privileged"]}')
+        else:
+            link.unlink()
+            link.symlink_to(others[1])
+        assert load().untrusted == ("docker.devcontainer",)
+    file.write_text(" " * (1 << 20) + "{}")
+    says(project, "docker: {devcontainer: .}\n")
+    _project.trust(found, _project.said(found))
+    file.write_text(" " * (1 << 20) + '{"mounts": []}')
+    assert load().untrusted == ("docker.devcontainer",)
 
 
 def test_a_devcontainer_outside_of_the_project(project: Path) -> None:

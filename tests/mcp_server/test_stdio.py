@@ -244,6 +244,20 @@ async def test_calls_run_side_by_side(tmp_path: Path) -> None:
         assert (await slow).structured_content["output"] == "slow\n"
 
 
+async def test_two_servers_of_one_directory_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    async with over_stdio(work) as one, over_stdio(work) as other:
+        await one.call_tool("terminal", {"command": "cd /usr"})
+        long = asyncio.create_task(one.call_tool("terminal", {"command": "pwd; sleep 30"}))
+        await asyncio.sleep(0.5)
+        async with asyncio.timeout(10):
+            assert f"\n{work}\n" in text(await other.call_tool("terminal", {"command": "pwd"}))
+        assert not long.done()
+        long.cancel()
+        await asyncio.wait({long})
+    await remove_all()
+
+
 async def test_a_named_sandbox_and_its_jobs_outlive_the_client(tmp_path: Path) -> None:
     work = tmp_path / "work"
     async with over_stdio(work, "--name", "agent") as client:
@@ -286,6 +300,36 @@ async def test_only_the_protocol_reaches_stdout_and_sigterm_ends_it(tmp_path: Pa
         rest, errors = await process.communicate()
     assert rest == b"" and process.returncode == 143
     assert b"local isolates nothing" in errors and b"Traceback" not in errors, errors
+
+
+async def test_what_is_no_message_is_answered_too(tmp_path: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *HERMES, "--rm", cwd=tmp_path, env=environment(),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None and process.stdout is not None
+    arguments = b'{"name":"terminal","arguments":{"command":"touch \\ud83d"}}'
+    sent = {
+        b"nonsense": (-32700, None),
+        b"\xff\xfe": (-32700, None),
+        b"[" * 5000: (-32700, None),
+        b"[]": (-32600, None),
+        b'{"jsonrpc":"1.0","id":4,"method":"tools/list"}': (-32600, 4),
+        b'{"jsonrpc":"2.0","id":"a\\ud83d","method":"tools/list"}': (-32600, "a\ufffd"),
+        b'{"jsonrpc":"2.0","id":5,"result":7}': (-32600, None),
+        b'{"jsonrpc":"2.0","id":6,"method":"tools/call","params":%b}' % arguments: (-32600, 6),
+    }
+    try:
+        async with asyncio.timeout(20):
+            for message, (code, ident) in sent.items():
+                process.stdin.write(message + b"\n")
+                answer = json.loads(await process.stdout.readline())
+                assert (answer["error"]["code"], answer["id"]) == (code, ident), message
+            process.stdin.close()
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
 
 
 async def test_a_client_that_goes_takes_its_commands_along(tmp_path: Path) -> None:

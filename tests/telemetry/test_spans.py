@@ -180,6 +180,25 @@ async def test_spans_of_the_program_are_above_ours(spans: InMemorySpanExporter, 
     assert command.parent is not None and command.parent.span_id == mine.get_span_context().span_id
 
 
+async def test_a_call_by_mcp_is_below_the_clients_span(spans: InMemorySpanExporter, tmp_path: Path) -> None:
+    from mcp import Client
+
+    from hermes.mcp import ToolServer
+
+    trace_id, span_id = 0xA1B2 << 96, 0xC3D4 << 32
+    told: Any = {"traceparent": f"00-{trace_id:032x}-{span_id:016x}-01"}
+    async with (
+        hermes.Sandbox("local", workspace=str(tmp_path), config=settings()) as box,
+        Client(ToolServer(box).protocol) as client,
+    ):
+        await client.call_tool("terminal", {"command": "true"}, meta=told)
+    (call,) = made(spans, "tools/call terminal")  # of the library that serves
+    (tool,), (command,) = made(spans, "execute_tool terminal"), made(spans, "true")
+    chain = [one.parent.span_id if one.parent else 0 for one in (call, tool, command)]
+    assert chain == [span_id, call.context.span_id, tool.context.span_id]
+    assert {one.context.trace_id for one in (call, tool, command)} == {trace_id}
+
+
 async def test_no_secret_is_in_them(
     spans: InMemorySpanExporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,8 +29,15 @@ async def test_fresh_session(box, folder):
 
 @pytest.fixture(autouse=True)
 def _quiet(pytester: pytest.Pytester) -> Iterator[None]:
-    # The detector of blocking calls is for our own process, not for a whole run inside of a test.
-    pytester.makeini("[pytest]\nasyncio_mode = strict\nasyncio_default_fixture_loop_scope = function")
+    # The detector of blocking calls is for our own process, not for a whole run inside of a test. Nor is our
+    # rule that warnings are errors: what earlier tests left to the garbage collector, or a disk that was slow
+    # to take a recording, would fail a case's teardown in there, which is a second failure that is expected.
+    ini = [
+        "asyncio_mode = strict",
+        "asyncio_default_fixture_loop_scope = function",
+        "filterwarnings = default",
+    ]
+    pytester.makeini("\n".join(["[pytest]", *ini]))
     yield
 
 

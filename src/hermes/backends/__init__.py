@@ -8,9 +8,11 @@ A third party adds one with an entry point::
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from typing import TYPE_CHECKING, NamedTuple
 
+from hermes._extra import needs
 from hermes.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -85,18 +87,19 @@ def load(name: str) -> type[Backend]:
     name = ALIASES.get(name, name)
     entry = TABLE.get(name)
     if entry is not None:
-        try:
-            module = importlib.import_module(f"{__name__}.{entry.module}")
-        except ImportError as error:
-            # Without an extra, or from our own code, a failing import is a fault and not a missing package.
-            if entry.extra is None or (error.name or "").partition(".")[0] == "hermes":
-                raise
-            raise ConfigError(
-                f"the {name} backend needs a package that is not installed: {error.name or error}",
-                code="extra_missing",
-                hint=f"Install it with: pip install 'hermes-places[{entry.extra}]'",
+        # Without an extra a failing import is a fault, and not a missing package.
+        needed = (
+            needs(
+                f"the {name} backend",
+                entry.extra,
+                outcome="",
                 context={"backend": name, "extra": entry.extra},
-            ) from error
+            )
+            if entry.extra
+            else contextlib.nullcontext()
+        )
+        with needed:
+            module = importlib.import_module(f"{__name__}.{entry.module}")
         return _checked(name, getattr(module, entry.attribute), f"{module.__name__}:{entry.attribute}")
 
     points = _entry_points()

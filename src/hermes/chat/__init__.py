@@ -9,7 +9,7 @@ from __future__ import annotations
 from ._chat import Chat, place_of
 from ._cost import Cost
 from ._front import ask_once, converse
-from ._history import Conversation, latest
+from ._history import Conversation, forget_old, latest
 from ._model import Connection
 from ._turn import Turn, View
 
@@ -22,6 +22,7 @@ __all__ = [
     "View",
     "ask_once",
     "converse",
+    "forget_old",
     "latest",
     "place_of",
 ]

@@ -11,8 +11,7 @@ from pydantic_ai.messages import ModelResponse
 
 from hermes.approval import Nobody, OnApproval
 from hermes.cli._place import Chosen
-from hermes.cli._run import opened, stop_runs
-from hermes.errors import HermesError
+from hermes.cli._run import end_sessions, opened, own_shell, stop_runs
 from hermes.sandbox import Sandbox
 from hermes.tools import place_line
 
@@ -89,10 +88,11 @@ class Chat:
         )
         if once and box._place is not None and box._place.paid:
             known = {one.name for one in await box.sessions()}
-            stack.push_async_callback(_end_sessions, box, known)
+            stack.push_async_callback(_end_new, box, known)
+        cwd = await stack.enter_async_context(own_shell(box))
         before, self._stack = self._stack, stack
         moved = self._box is not None
-        self._box, self._chosen, self._cwd = box, chosen, None
+        self._box, self._chosen, self._cwd = box, chosen, cwd
         host = chosen.options.get("host")
         word = chosen.backend + (f":{host}" if host else "")
         self._view = TerminalView(place=word, quiet=self._quiet, on_cwd=self._went)
@@ -124,7 +124,9 @@ class Chat:
         """
         assert self._view is not None
         text, self._said_moved = text if self._said_moved else MOVED + text, True
-        self._turn = Turn(self.box, self.connection, self.talk, self._view, stop=stop_runs, cost=self.cost)
+        self._turn = Turn(
+            self.box, self.connection, self.talk, self._view, stop=stop_runs, cost=self.cost, cwd=self._cwd
+        )
         self._task = asyncio.ensure_future(self._turn.run(text))
         try:
             return await self._task
@@ -154,8 +156,6 @@ class Chat:
         self.talk.close()
 
 
-async def _end_sessions(box: Sandbox, known: set[str]) -> None:
+async def _end_new(box: Sandbox, known: set[str]) -> None:
     """End the sessions that we have made: with one left the place would count as in use."""
-    with contextlib.suppress(HermesError):
-        for name in box._sessions - known:
-            await (await box.shell(name)).close()
+    await end_sessions(box, box._sessions - known)

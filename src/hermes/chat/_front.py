@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
+from hermes._json import whole_characters
 from hermes.approval import Nobody, OnApproval
 from hermes.cli._place import Chosen
 from hermes.cli._report import clean, report, say
@@ -191,7 +192,7 @@ def _talk(chat: Chat, commands: Commands, loop: _Loop) -> None:
                 if not commands.run(line):
                     return
             else:
-                loop.call(chat.say(line), chat.interrupt)
+                loop.call(chat.say(whole_characters(line)), chat.interrupt)
         except asyncio.CancelledError:
             print("(You ended the turn. What was done until then is done.)")
         except HermesError as error:

@@ -26,10 +26,11 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 
-from hermes.config import home, make_private
+from hermes.config import Log, home, make_private
 from hermes.errors import HermesError
+from hermes.log._prune import prune_if_due
 
-__all__ = ["Conversation", "latest"]
+__all__ = ["Conversation", "forget_old", "latest"]
 
 VERSION = 1
 KEPT = 4  # messages at the end whose results stay when a conversation has become too long
@@ -96,6 +97,8 @@ class Conversation:
             os.close(fd)
             raise
         talk._fd = fd
+        with contextlib.suppress(OSError):
+            os.utime(fd)  # gone on with: it is not old any more
         talk._mend()
         return talk
 
@@ -199,6 +202,11 @@ def latest(directory: str | None = None) -> Path:
             hint="Begin one: hermes",
         )
     return max(found)[1]
+
+
+def forget_old(keep: float) -> None:
+    """Remove conversations that nobody has gone on with for so many seconds; 0 keeps all. Blocks."""
+    prune_if_due(_folder(), Log(keep=keep, max_size=0))
 
 
 def _folder() -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic_ai.direct import model_request_stream
@@ -23,7 +24,7 @@ from pydantic_ai.messages import TextPartDelta as Delta
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.tools import ToolDefinition
 
-from hermes._json import plain
+from hermes._json import plain, whole_characters
 from hermes.config._model import key_variable
 from hermes.errors import ModelError
 from hermes.tools import TOOLS
@@ -107,7 +108,14 @@ async def _streamed(
     response = stream.get()
     if _is_cut(response):  # nothing of it may be acted on
         raise _Cut
-    return response
+    return replace(response, parts=[_sound(part) for part in response.parts])
+
+
+def _sound(part: Any) -> Any:
+    """Return a part of an answer without halves of characters: no later request could be sent with them."""
+    texts = {key: getattr(part, key, None) for key in ("content", "args", "tool_name")}
+    sound = {key: whole_characters(text) for key, text in texts.items() if isinstance(text, str)}
+    return replace(part, **sound) if any(texts[key] != text for key, text in sound.items()) else part
 
 
 def _is_cut(response: ModelResponse) -> bool:

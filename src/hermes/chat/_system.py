@@ -13,6 +13,6 @@ a command can tell. Nothing that you write changes the sandbox, its network or i
 can, outside of this conversation."""
 
 
-def system_text(box: Sandbox) -> str:
-    """Return the text for an open sandbox."""
-    return f"{TASK}\n\n{place_text(box)}\n\n{DATA}"
+def system_text(box: Sandbox, cwd: str | None) -> str:
+    """Return the text for an open sandbox whose default session is in a directory."""
+    return f"{TASK}\n\n{place_text(box, cwd)}\n\n{DATA}"

@@ -65,10 +65,12 @@ class Turn:
         *,
         stop: Callable[[Sandbox], Awaitable[bool]],
         cost: Cost | None = None,
+        cwd: str | None = None,
     ) -> None:
         """Begin nothing yet.
 
         :param stop: asks a sandbox to end the commands that this process runs; False when there are none
+        :param cwd: where the default session is, if that is known
         """
         self._box = box
         self._connection = connection
@@ -76,6 +78,7 @@ class Turn:
         self._view = view
         self._stop = stop
         self._cost = cost or Cost()
+        self._cwd = cwd
         self._tool: asyncio.Task[Outcome] | None = None
         self._interrupted = False
         self._stopping: asyncio.Task[None] | None = None
@@ -86,7 +89,7 @@ class Turn:
         :raises ModelError: the model does not answer, or does not come to an end
         :raises HermesError: the place does not work, which ends the turn
         """
-        system = system_text(self._box)
+        system = system_text(self._box, self._cwd)
         await self._talk.add(ModelRequest([UserPromptPart(text)], instructions=system))
         steps = self._connection.settings.max_steps
         for _ in range(steps):

@@ -96,6 +96,8 @@ def choose(
             "--workspace is empty; nothing was started",
             hint="Say a directory, 'here', or 'private' for one of the sandbox's own.",
         )
+    if image is not None and not image.strip():
+        raise ConfigError("--image is empty; nothing was started", hint="Leave it out for the default.")
     wanted = "here" if here else workspace or config.workspace
     if wanted not in (None, "here", "private"):
         wanted = os.path.abspath(os.path.expanduser(wanted))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -59,7 +60,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.asynccontextmanager
 async def opened(
-    chosen: Chosen, *, create: bool = True, quiet: bool = True, once: bool = False, **options: Any
+    chosen: Chosen,
+    *,
+    create: bool = True,
+    quiet: bool = True,
+    once: bool = False,
+    **options: Any,
 ) -> AsyncIterator[Sandbox]:
     """Open the sandbox; afterwards leave it, or destroy it when it has no name.
 
@@ -156,6 +162,36 @@ class Signals:
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task}, timeout=LAST_WORDS)
+
+
+@contextlib.asynccontextmanager
+async def own_shell(box: Sandbox) -> AsyncIterator[str]:
+    """Keep the default session for one model; where another one is at work in that already, it gets its own.
+
+    So none waits for another's commands, or is moved by them. Yields the directory that the session is in.
+    """
+    from hermes.sandbox import DEFAULT_SESSION
+
+    lock = box._store.lock(box.backend, box.name, timeout=0.0, part="shell")
+    try:
+        await asyncio.to_thread(lock.acquire)
+    except HermesError as error:
+        if error.code != "state_busy":
+            raise
+        box._session = f"model-{secrets.token_hex(4)}"
+    try:
+        yield next((one.cwd for one in await box.sessions() if one.name == box._session), box.cwd)
+    finally:
+        if box._session != DEFAULT_SESSION:
+            await end_sessions(box, {box._session})
+        lock.release()
+
+
+async def end_sessions(box: Sandbox, names: set[str]) -> None:
+    """End sessions that this client has used. One that cannot be ended stays."""
+    with contextlib.suppress(HermesError):
+        for name in names & box._sessions:
+            await (await box.shell(name)).close()
 
 
 async def stop_runs(box: Sandbox) -> bool:

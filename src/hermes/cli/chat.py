@@ -9,6 +9,8 @@ from typing import Any
 
 import typer
 
+from hermes._extra import needs
+from hermes._json import whole_characters
 from hermes.config import load
 from hermes.config._model import configured, model_key
 from hermes.errors import ConfigError
@@ -40,21 +42,23 @@ def start(query: str | None, sandbox: str | None, place: dict[str, Any], *, agai
     configured(config.model)  # said at once, for what does the work takes a second to load
     model_key(config)
     with working("loading what speaks to the model"):
-        front = _front()
+        with needs("talking to a model", "chat", hint="'hermes --help' lists the commands."):
+            import hermes.chat as front
         connection = front.Connection.open(config)
     talk = front.Conversation.load(front.latest()) if again else None
+    front.forget_old(config.log.keep_chats)
     chosen = _chosen(sandbox, place, talk.place if talk is not None else None)
     if talk is None:
         talk = front.Conversation.begin(front.place_of(chosen))
     on_approval = asker(yes=False, lasting=True, model=True)
     if text is not None:
-        return int(front.ask_once(connection, talk, chosen, text, on_approval=on_approval, json=json))
+        return front.ask_once(connection, talk, chosen, text, on_approval=on_approval, json=json)
 
     def choose_other(wanted: str) -> Chosen:
         rest = {key: place[key] for key in ("workspace", "here", "settings", "network")}
         return choose(wanted, **rest)
 
-    return int(front.converse(connection, talk, chosen, on_approval=on_approval, choose=choose_other))
+    return front.converse(connection, talk, chosen, on_approval=on_approval, choose=choose_other)
 
 
 def _text(query: str) -> str:
@@ -67,6 +71,7 @@ def _text(query: str) -> str:
         if sys.stdin is None:
             raise typer.BadParameter("standard input is closed", param_hint="-q")
         text = sys.stdin.buffer.read(MOST).decode("utf-8", "replace")
+    text = whole_characters(text)
     if not text.strip():
         raise typer.BadParameter("there is nothing to do in it", param_hint="-q")
     return text
@@ -91,21 +96,3 @@ def _chosen(sandbox: str | None, place: dict[str, Any], before: dict[str, Any] |
         workspace=workspace,
         settings=place["settings"],
     )
-
-
-def _front() -> Any:
-    """Return what does the work.
-
-    :raises ConfigError: code ``extra_missing``
-    """
-    try:
-        import hermes.chat
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "hermes":
-            raise
-        raise ConfigError(
-            f"talking to a model needs a package that is not installed: {error.name}; nothing was started",
-            code="extra_missing",
-            hint="Install it with: pip install 'hermes-places[chat]'. 'hermes --help' lists the commands.",
-        ) from error
-    return hermes.chat

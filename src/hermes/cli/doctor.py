@@ -92,6 +92,7 @@ async def _examine(
 
 
 def _show(places: list[survey.Found], machine: list[Check]) -> None:
+    known = survey.places() if any(one.works is False for one in places) else []  # reads much: once
     for one in places:
         print(clean(f"{one.place}: {_state(one)}"))
         lines = [*one.facts, *([one.missing] if one.missing else [])]
@@ -104,7 +105,7 @@ def _show(places: list[survey.Found], machine: list[Check]) -> None:
             lines.append(one.remedy)
         for line in lines:
             print(_folded(line, "  "))
-        if one.works is False and one.place.partition(":")[0] in survey.places():
+        if one.works is False and one.place.partition(":")[0] in known:
             print(f"    hermes setup --sandbox {one.place}")
     if machine:
         print()

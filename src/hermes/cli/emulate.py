@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hermes._extra import needs
 from hermes.emulators import NAMES
-from hermes.errors import ConfigError
 
 from . import _options as options
 from ._report import say
@@ -48,18 +48,10 @@ def emulate(
     """
     if provider not in NAMES:
         raise typer.BadParameter(f"there is no '{provider}'; choose from: {', '.join(NAMES)}")
-    try:
+    with needs("the emulator", f"emulators,{provider}"):
         from hermes.emulators import _control
 
         kind = _control.load(provider)
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "hermes":
-            raise
-        raise ConfigError(
-            f"the emulator needs a package that is not installed: {error.name}; nothing was started",
-            code="extra_missing",
-            hint=f"Install it with: pip install 'hermes-places[emulators,{provider}]'",
-        ) from error
 
     def ready(emulator: Ready) -> None:
         if json:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hermes._extra import needs
 from hermes.errors import ConfigError
 
 from . import _options as options
 from ._place import Chosen, choose
 from ._report import say
-from ._run import Signals, opened, run
+from ._run import Signals, opened, own_shell, run
 from ._streams import Output, OutputClosed, chunks
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ def mcp(
     Example: hermes mcp --sandbox docker --here
     """
     serve = _http(port) if http else _stdio()
-    modules = _modules()
+    with needs("serving MCP", "mcp"):
+        import hermes.mcp as modules
     chosen = choose(
         sandbox,
         name=name,
@@ -78,24 +80,6 @@ def mcp(
     return run(_serve(chosen, serve, modules, shared=http, quiet=quiet))
 
 
-def _modules() -> Any:
-    """Return what serves.
-
-    :raises ConfigError: code ``extra_missing``
-    """
-    try:
-        import hermes.mcp
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] == "hermes":
-            raise
-        raise ConfigError(
-            f"this needs a package that is not installed: {error.name}; nothing was started",
-            code="extra_missing",
-            hint="Install it with: pip install 'hermes-places[mcp]'",
-        ) from error
-    return hermes.mcp
-
-
 # Takes the server, and a function that is to be told how to stop it.
 Serve = Callable[["ToolServer", Callable[[Callable[[], None]], None]], Awaitable[None]]
 
@@ -104,8 +88,11 @@ async def _serve(chosen: Chosen, serve: Serve, modules: Any, *, shared: bool, qu
     stops: list[Callable[[], None]] = []
 
     async def work() -> None:
-        async with opened(chosen, quiet=quiet, on_approval=modules.Asker()) as box:
-            server = modules.ToolServer(box, shared=shared)
+        async with (
+            opened(chosen, quiet=quiet, on_approval=modules.Asker()) as box,
+            own_shell(box) as cwd,
+        ):
+            server = modules.ToolServer(box, shared=shared, cwd=cwd)
             try:
                 await serve(server, stops.append)
             finally:

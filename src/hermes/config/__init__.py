@@ -2,7 +2,9 @@
 
 from ._env import Secret, dotenv, environment, sudo_password, ungivable, withhold
 from ._load import load, section
+from ._project import DEVCONTAINERS
 from ._schema import (
+    IMAGE,
     Approvals,
     Config,
     CredentialFile,
@@ -36,6 +38,8 @@ from ._units import (
 )
 
 __all__ = [
+    "DEVCONTAINERS",
+    "IMAGE",
     "Approvals",
     "Config",
     "CredentialFile",

@@ -96,6 +96,7 @@ class Sources(NamedTuple):
         """Return what they say together, without what has its default."""
         merged: dict[str, Any] = {}
         for layer in self.layers:
+            _outrank(merged, layer.values)
             _merge(merged, copy.deepcopy(layer.values))
         return merged
 
@@ -111,13 +112,17 @@ class Sources(NamedTuple):
             found: Any = layer.values
             for part in at:
                 found = found.get(part, _NOTHING) if isinstance(found, Mapping) else _NOTHING
-            if found is not _NOTHING:
-                words: str = layer.where(at)
+            others = [one for one in IMAGE_FROM if at[:-1] == ("docker",) and at[-1] in IMAGE_FROM]
+            instead = [one for one in others if (layer.values.get("docker") or {}).get(one)]
+            if found is not _NOTHING or instead:
+                words: str = layer.where(at if found is not _NOTHING else ("docker", instead[0]))
                 return words
         return "default"
 
 
 _NOTHING = object()
+IMAGE_FROM = ("image", "dockerfile", "devcontainer")
+"""The settings of docker of which there can be one: the strongest layer that has one decides."""
 _HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 
 
@@ -284,6 +289,14 @@ def _merge(base: dict[str, Any], over: Mapping[str, Any]) -> None:
             base[key] = value
 
 
+def _outrank(base: dict[str, Any], over: Mapping[str, Any]) -> None:
+    """Take out what of several settings for one thing a weaker layer has, where this one has another."""
+    given = over.get("docker")
+    if isinstance(given, Mapping) and any(given.get(key) for key in IMAGE_FROM):
+        for key in IMAGE_FROM:
+            base.get("docker", {}).pop(key, None)
+
+
 def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {k: v for k, v in get_type_hints(kind, include_extras=True).items() if k not in NOT_SETTINGS}
 
@@ -356,7 +369,8 @@ def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
     title = None
     if get_origin(main) is Annotated:
         title = next((m.title for m in get_args(main)[1:] if isinstance(m, msgspec.Meta)), None)
-    if title and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+    number = title in ("duration", "size")
+    if number and isinstance(value, (str, int, float)) and not isinstance(value, bool):
         if type(None) in options and str(value).strip().lower() in ("none", "null"):
             return None
         try:
@@ -365,7 +379,7 @@ def _value(value: Any, wanted: Any, at: tuple[str, ...], where: Where) -> Any:
             raise _wrong(at, str(error), where(at)) from None
         if value == 0 and type(None) in options:
             raise _wrong(at, "must be more than 0; 'none' stands for no limit", where(at))
-    if main is str and type(value) is int:
+    if (main is str or title == "image") and type(value) is int:
         value = str(value)  # a user's number, say
     try:
         return msgspec.convert(value, main)
@@ -406,6 +420,8 @@ def _expected(wanted: Any, title: str | None) -> str:
         return "a duration such as 30s or 10m"
     if title == "size":
         return "a size such as 64k or 1g"
+    if title == "image":
+        return "the name of an image such as debian:13-slim"
     if get_origin(wanted) is tuple:
         return f"a list of {_several(get_args(wanted)[0])}"
     if get_origin(wanted) is Annotated:

@@ -128,6 +128,7 @@ def _others(key: str) -> str:
         "command_allowlist": "it has hermes-agent's own words for what it asks about; approvals.allow has "
         "patterns of commands, and 'always' is an answer",
         "security": "has no meaning here, but for redact_secrets",
+        "model": "its names are of another form here: hermes config set model.name PROVIDER:MODEL",
     }.get(key, "has no meaning here")
 
 

@@ -18,13 +18,15 @@ from typing import Any
 
 from hermes.errors import ConfigError
 
-from ._schema import Config
+from ._schema import IMAGE, Config
 from ._source import Source, read_yaml, remember
 from ._units import home
 
 __all__ = ["NAME", "allowed", "find", "forget", "read", "said", "trust", "trusted"]
 
 NAME = ".hermes.yaml"
+DEVCONTAINERS = (".devcontainer/devcontainer.json", ".devcontainer.json", "devcontainer.json")
+"""Where in a directory a ``devcontainer.json`` is looked for."""
 
 CONTAINERS = ("docker", "podman", "singularity")
 TIGHTER_THAN = (None, "auto", "local", "jail", *CONTAINERS)
@@ -33,9 +35,8 @@ TIGHTER_THAN = (None, "auto", "local", "jail", *CONTAINERS)
 SMALL = {"cpus": 1.0, "memory": float(1 << 30), "pids": 1024.0}
 """Limits below what a place has without one that the user set."""
 
-_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]{0,254}")
 _RISKY = re.compile(
-    r'localEnv|"(?:\w*Command|\w+User|mounts|runArgs|workspaceMount|build|docker\w+|features|service|privileged|cap\w+|sec\w+)"'
+    r'localEnv|\$\{env|"(?:\w*Command|\w+User|mounts|runArgs|workspaceMount|build|docker\w+|features|service|privileged|cap\w+|sec\w+)"'
 )
 
 
@@ -101,6 +102,9 @@ def _located(path: Path, wanted: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(docker, dict) or not isinstance(docker.get("devcontainer"), str):
         return wanted
     file = os.path.realpath(path.parent / docker["devcontainer"])
+    if os.path.isdir(file):
+        named = [os.path.realpath(os.path.join(file, place)) for place in DEVCONTAINERS]
+        file = next(filter(os.path.isfile, named), file)
     return {**wanted, "docker": {**docker, "devcontainer": file}}
 
 
@@ -125,10 +129,10 @@ def _may(path: Path, keys: tuple[str, ...], value: Any, base: Config) -> bool:
         case ("sandbox",):
             return value in CONTAINERS and (base.sandbox or "").partition(":")[0] in (*TIGHTER_THAN, "")
         case ("docker", "image"):
-            return isinstance(value, str) and _IMAGE.fullmatch(value) is not None
+            return value is not None  # a path is none
         case ("singularity", "image"):
             kind, _, name = str(value).partition("://")
-            return kind == "docker" and _IMAGE.fullmatch(name) is not None
+            return kind == "docker" and re.search(IMAGE, name) is not None
         case ("docker", "devcontainer"):
             return isinstance(value, str) and _harmless(path.parent, value)
     return False
@@ -136,20 +140,23 @@ def _may(path: Path, keys: tuple[str, ...], value: Any, base: Config) -> bool:
 
 def _harmless(folder: Path, name: str) -> bool:
     """Return whether a ``devcontainer.json`` of the project asks for an image and no more that matters."""
-    text = _devcontainer(folder, name)
-    # An escape could spell a key that the pattern does not see.
-    return text is not None and "\\" not in text and _RISKY.search(text) is None
-
-
-def _devcontainer(folder: Path, name: str) -> str | None:
-    file = Path(os.path.realpath(folder / name))
-    if not file.is_relative_to(os.path.realpath(folder)) or not file.is_file():
-        return None
+    file = os.path.realpath(folder / name)
+    if not Path(file).is_relative_to(os.path.realpath(folder)):
+        return False
     try:
-        with open(file, encoding="utf-8") as opened:
-            return opened.read(1 << 20)
-    except (OSError, ValueError):
-        return None
+        text = _devcontainer(file).decode("utf-8")
+    except ValueError:
+        return False
+    # An escape could spell a key that the pattern does not see.
+    return bool(text) and "\\" not in text and _RISKY.search(text) is None
+
+
+def _devcontainer(file: str | Path) -> bytes:
+    """Return all of a file: what is looked at must be what is used. Nothing where there is none."""
+    try:
+        return Path(file).read_bytes() if Path(file).is_file() else b""
+    except OSError:
+        return b""
 
 
 def _digest(path: Path, wanted: Mapping[str, Any]) -> str:
@@ -157,7 +164,9 @@ def _digest(path: Path, wanted: Mapping[str, Any]) -> str:
     name = wanted.get("docker", {}).get("devcontainer") if isinstance(wanted.get("docker"), Mapping) else None
     found = hashlib.sha256(path.read_bytes())
     if isinstance(name, str):
-        found.update(b"\0" + (_devcontainer(path.parent, name) or "").encode())
+        # Its place counts, too: a link may lead elsewhere by now.
+        file = os.path.realpath(path.parent / name)
+        found.update(b"\0" + os.fsencode(file) + b"\0" + _devcontainer(file))
     return found.hexdigest()
 
 

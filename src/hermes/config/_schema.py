@@ -10,6 +10,14 @@ import msgspec
 Duration = Annotated[float, msgspec.Meta(ge=0, title="duration")]
 Size = Annotated[int, msgspec.Meta(ge=0, title="size")]
 
+_PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+IMAGE = (
+    rf"^(?!\S*\s)(?:(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?{_PART}(?:/{_PART})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9+._-]+:[0-9a-fA-F]{32,})?$"
+)
+"""The name of an image of a registry, its tag and its digest."""
+Image = Annotated[str, msgspec.Meta(pattern=IMAGE, title="image")]
+
 
 class Lifetime(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How long things live without a client; seconds.
@@ -46,7 +54,7 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is recorded of each session, in ``log`` in hermes's home, without secrets.
+    """What is recorded of each session, in ``log`` in hermes's home, without secrets; and of conversations.
 
     ``enabled``
         Whether anything is.
@@ -56,12 +64,15 @@ class Log(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
         Bytes of all of them, above which the oldest are removed; 0 for no limit.
     ``max_output``
         Bytes of each output of a command that are kept: its head and its tail.
+    ``keep_chats``
+        How long a conversation with a model is kept after it was last gone on with; 0 for ever.
     """
 
     enabled: bool = True
     keep: Duration = 30 * 24 * 3600.0
     max_size: Size = 256 << 20
     max_output: Size = 64 << 10
+    keep_chats: Duration = 90 * 24 * 3600.0
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -225,7 +236,7 @@ class Docker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     program: str = "auto"
     context: str | None = None
-    image: str | None = None
+    image: Image | None = None
     dockerfile: str | None = None
     devcontainer: str | None = None
     user: str = "host"
@@ -389,7 +400,7 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     app: str = "hermes"
     environment: str | None = None
-    image: str | None = None
+    image: Image | None = None
     gpu: str | None = None
     region: str | None = None
     reuse: Literal["name", "session", "command"] = "name"
@@ -463,7 +474,7 @@ class Daytona(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     api_url: str | None = None
     target: str | None = None
     organization: str | None = None
-    image: str | None = None
+    image: Image | None = None
     snapshot: str | None = None
     archive_after: Duration | None = None
     allow_networks: tuple[str, ...] | None = None

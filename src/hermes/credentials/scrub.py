@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import functools
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ._views import Bare, Found, View, automaton, codes, opened
 from .shapes import BEFORE, SHAPES, known
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ EDGE = 4  # so many bytes of a value, where the rest was cut off, tell it
 SMALL = 4096
 LEAST = 12  # bytes of a token
 HELD = 1 << 16
-BLOCK = 1 << 11
 
 # Which are no secrets, whatever they are declared as, and in everybody's output.
 _PLAIN_WORDS = frozenset(
@@ -54,11 +53,6 @@ class _Patterns:
     """Expressions, made when they are first needed: most commands print nothing that they are for."""
 
     def __init__(self) -> None:
-        codes = rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])"
-        self.codes = re.compile(codes)
-        self.breaks = re.compile(codes + rb"|[\r\n]+")
-        # A code that is not whole.
-        self.opened = re.compile(rb"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,4096}\x1b?)?\Z")
         self.heads = re.compile(b"|".join(map(re.escape, _HEADS)))
         self.known = re.compile(known().pattern.encode(), known().flags & ~re.U)
         self.before = re.compile(BEFORE.encode())
@@ -109,7 +103,8 @@ def _forms(value: bytes) -> Iterator[bytes]:
 
     yield value
     text = value.decode("utf-8", "surrogateescape")
-    for quoted in (urllib.parse.quote(value, safe=""), urllib.parse.quote_plus(value)):
+    quotes = [urllib.parse.quote(value, safe=safe) for safe in ("", "/", "!'()*")]  # as others leave them
+    for quoted in (*quotes, urllib.parse.quote_plus(value)):
         yield quoted.encode()
         yield re.sub(r"%..", lambda found: found[0].lower(), quoted).encode()
     yield json.dumps(text)[1:-1].encode()
@@ -118,91 +113,6 @@ def _forms(value: bytes) -> Iterator[bytes]:
         last = (shift + len(value)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             yield encode(b"\0" * shift + value)[first:last]
-
-
-_Found = tuple[int, int]  # where it begins and ends
-
-
-class _View:
-    """A text without some of its parts, and where what is left of it was."""
-
-    def __init__(self, past: bytes, data: bytes, *, codes: bool, breaks: bool) -> None:
-        """Look at data that follows *past*, without codes, without breaks, as it is said."""
-        self._past = len(past)
-        self._data = data
-        self._parts = _re().breaks if breaks else _re().codes
-        self._codes = codes and b"\x1b" in data
-        self._without_codes, self.breaks = codes, breaks
-        self.text = past + self._left_of(data)
-
-    def _left_of(self, data: bytes) -> bytes:
-        if self._without_codes and b"\x1b" in data:
-            return self._parts.sub(b"", data)
-        return data.translate(None, b"\r\n") if self.breaks else data
-
-    def tail(self, size: int, held: bytes) -> bytes:
-        """Return the last of the text, before what is held back at its end."""
-        kept = len(self._left_of(held)) if held else 0
-        return self.text[: len(self.text) - kept][-size:]
-
-    def span(self, start: int, end: int) -> _Found:
-        """Return where a part of the text was in the data."""
-        index = start - self._past
-        if index >= 0 and not self._codes and len(self.text) - self._past != len(self._data):
-            # Mostly it is there in one piece: that is found faster than where its ends were.
-            in_text, in_data = self._blocks
-            which = bisect_right(in_text, index) - 1
-            at = in_data[which]
-            place = self._data.find(self.text[start:end], at, at + BLOCK + end - start)
-            if place >= 0 and self._left(at, place) == index - in_text[which]:
-                return place, place + end - start
-        return self.origin(start), self.origin(end - 1) + 1
-
-    def origin(self, index: int) -> int:
-        """Return where a character of the text was in the data; 0 for those of the past."""
-        index -= self._past
-        if index < 0:
-            return 0
-        if len(self.text) - self._past == len(self._data):
-            return index
-        in_text, in_data = self._blocks
-        which = bisect_right(in_text, index) - 1
-        at, left = in_data[which], index - in_text[which]
-        if self._codes:
-            for one in self._parts.finditer(self._data, at):
-                if one.start() - at > left:
-                    break
-                left -= one.start() - at
-                at = one.end()
-            return at + left
-        # The first place up to which so many characters are left.
-        return (
-            bisect_right(
-                range(at, min(at + BLOCK + 1, len(self._data))), left, key=lambda end: self._left(at, end + 1)
-            )
-            + at
-        )
-
-    def _left(self, start: int, end: int) -> int:
-        count = self._data.count
-        return end - start - count(b"\n", start, end) - count(b"\r", start, end)
-
-    @functools.cached_property
-    def _blocks(self) -> tuple[list[int], list[int]]:
-        """Return where each piece of the data begins, in the text and in the data. No code is cut in two."""
-        in_text, in_data, at, text = [0], [0], 0, 0
-        while at < len(self._data) - BLOCK:
-            end = at + BLOCK
-            if self._codes:
-                opened = _re().opened.search(self._data, max(at, end - 5000), end)
-                end = opened.start() if opened is not None and opened.start() > at else end
-                text += len(self._parts.sub(b"", self._data[at:end]))
-            else:
-                text += self._left(at, end)
-            at = end
-            in_text.append(text)
-            in_data.append(at)
-        return in_text, in_data
 
 
 class Scrub:
@@ -255,7 +165,7 @@ class Scrub:
     def rest(self, data: bytes) -> tuple[bytes, int]:
         """Do the same for a text that begins where something else was cut off."""
         data, count = self.whole(data)
-        view = _View(b"", data[: 2 * LONGEST], codes=True, breaks=True)
+        view = View(b"", Bare(data[: 2 * LONGEST]), breaks=True)
         for forms in self._by_needle.values():
             for form in forms:
                 for size in range(min(len(form) - 1, len(view.text)), EDGE - 1, -1):
@@ -267,17 +177,26 @@ class Scrub:
 
     @functools.cached_property
     def _matcher(self) -> BytesAhoCorasick:
-        return _automaton(self._needles)
+        return automaton([*self._needles, *(_HEADS if self.shapes else ())])
 
-    def declared(self, view: _View) -> tuple[list[_Found], int]:
-        """Return where declared values are in a view, and where one may begin that goes on after its end."""
-        text, found, hold, done = view.text, [], len(view.text), -1
+    def declared(self, view: View) -> tuple[list[Found], int, bool]:
+        """Return where declared values are in a view, and where one may begin that goes on after its end.
+
+        Also those of before, encoded.
+
+        And whether there may be a token: how one begins is looked for in the same pass.
+        """
+        text, headed, done = view.text, False, -1
+        found, hold = self._former.find_encoded(text) if self._former else ([], len(text))
         if not self._needles:
-            return [], hold
+            return found, hold, True
         # Values may overlap. Those that begin alike are looked for once in each that was found: a value may
         # repeat itself, and its beginning be everywhere in it.
         past: dict[int, int] = {}
         for which, start, _ in self._matcher.find_matches_as_indexes(text, overlapping=True):
+            if which >= len(self._needles):
+                headed = True
+                continue
             if start < done and start < past.get(which, -1):
                 continue
             for form in self._by_needle[self._needles[which]]:
@@ -290,19 +209,19 @@ class Scrub:
                     hold = min(hold, start)
         for size in range(min(NEEDLE - 1, len(text)), 0, -1):
             if text[-size:] in self._starts:
-                return found, min(hold, max(len(text) - size, done))
-        return found, hold
+                return found, min(hold, max(len(text) - size, done)), headed
+        return found, hold, headed
 
-    def others(self, view: _View) -> tuple[list[_Found], int]:
-        """Return the same of what looks like a token, and of values of before."""
-        found, hold = self._tokens(view.text)
+    def others(self, view: View, *, tokens: bool) -> tuple[list[Found], int]:
+        """Return the same of values of before, and of what looks like a token if there may be *tokens*."""
+        found, hold = self._tokens(view.text) if tokens else ([], len(view.text))
         if self._former:
             more, first = self._former.find(view.text)
             found, hold = found + more, min(hold, first)
         return found, hold
 
-    def _tokens(self, text: bytes) -> tuple[list[_Found], int]:
-        found: list[_Found] = []
+    def _tokens(self, text: bytes) -> tuple[list[Found], int]:
+        found: list[Found] = []
         hold, done = len(text), -1
         if not self.shapes or b"\0" in text:  # nobody reads binary data, and to change it would spoil it
             return [], hold
@@ -327,13 +246,7 @@ class Scrub:
 
 @functools.cache
 def _heads() -> BytesAhoCorasick:
-    return _automaton(list(_HEADS))
-
-
-def _automaton(needles: list[bytes]) -> BytesAhoCorasick:
-    from ahocorasick_rs import BytesAhoCorasick, Implementation  # few texts need it
-
-    return BytesAhoCorasick(needles, implementation=Implementation.DFA)
+    return automaton(list(_HEADS))
 
 
 @functools.cache
@@ -356,7 +269,9 @@ class Stream:
     def __init__(self, scrub: Scrub) -> None:
         self._scrub = scrub
         self._held = b""
-        self._past = [b""] * len(_LOOKS)  # the last that was let through, as each looks at it
+        # The last that was let through, as each look has it: without codes and with them, without line breaks
+        # and with them.
+        self._past = [b""] * 4
         self._begun = 0  # how much of a secret there may be at the end
         self.count = 0
 
@@ -386,45 +301,48 @@ class Stream:
         return self._take(held, last=True, cut=cut) if held else b""
 
     def _take(self, data: bytes, *, last: bool, cut: bool = False) -> bytes:
-        opened = None
-        if not last and b"\x1b" in data[-5000:]:
-            opened = _re().opened.search(data, max(0, len(data) - 5000))
-        whole = data[: opened.start()] if opened else data  # the rest is not known to be a code yet
+        end = len(data) if last else opened(data)
+        whole = data[:end] if end < len(data) else data  # the rest is not known to be a code yet
+        bare = Bare(whole)
         # Without a code both ways of looking are the same.
-        looks = _LOOKS if b"\x1b" in whole or self._past[:2] != self._past[2:] else _LOOKS[:2]
-        views = [
-            _View(past, whole, codes=codes, breaks=breaks)
-            for past, (codes, breaks) in zip(self._past, looks, strict=False)
-        ]
-        spans: list[_Found] = []
+        twice = bare.codes or self._past[:2] != self._past[2:]
+        views: list[View] = []
+        spans: list[Found] = []
         hold, self._begun = len(whole), 0
-        for view in views:
-            found, first = self._scrub.declared(view) if view.breaks else self._scrub.others(view)
-            spans += [view.span(start, end) for start, end in found]
-            if first < len(view.text):
-                self._begun = max(self._begun, len(view.text) - first)
-                # After a line's end more must be known: it would keep most lines waiting.
-                short = view.breaks and len(view.text) - first < EDGE and data[-1:] in b"\r\n"
-                hold = min(hold, len(whole) if short else view.origin(first))
+        # Declared values are looked for without line breaks, tokens with them; both without codes, and with.
+        for look in (bare, whole) if twice else (bare,):
+            joined = View(self._past[len(views)], look, breaks=True)
+            exact = View(self._past[len(views) + 1], look, breaks=False)
+            views += joined, exact
+            found, first, tokens = self._scrub.declared(joined)
+            more, other = self._scrub.others(exact, tokens=tokens)
+            for view, some, begin in ((joined, found, first), (exact, more, other)):
+                spans += [view.span(*one) for one in some if one[1] > view.past]  # others were found before
+                if begin < len(view.text):
+                    self._begun = max(self._begun, len(view.text) - begin)
+                    # After a line's end more must be known: it would keep most lines waiting.
+                    short = view is joined and len(view.text) - begin < EDGE and data[-1:] in b"\r\n"
+                    hold = min(hold, len(whole) if short else view.origin(begin))
         if last or len(data) - hold > HELD:
             if cut and len(data) - hold >= EDGE:
                 spans.append((hold, len(data)))
             hold = len(data)
-        hold = _undivided(data, spans, hold)
+        else:
+            hold = _undivided(bare, spans, hold)
         self._held = data[hold:]
         out = self._without(data, [one for one in spans if one[1] <= hold], hold)
-        held = data[hold : len(whole)]
-        past = [view.tail(NEEDLE - 1 if view.breaks else _PAST, held) for view in views]
-        self._past = past if len(past) == len(_LOOKS) else past * 2
+        held = whole[hold:]
+        past = [view.tail(_PAST, held) for view in views]
+        self._past = past if twice else past * 2
         return out
 
-    def _without(self, data: bytes, spans: list[_Found], end: int) -> bytes:
+    def _without(self, data: bytes, spans: list[Found], end: int) -> bytes:
         if not spans:
             return data[:end] if end < len(data) else data
         parts, at, merged = [], 0, _merged(spans)
         for first, last in merged:
             parts += [data[at:first], MARK]
-            for code in _re().codes.finditer(data, first, last):
+            for code in codes().finditer(data, first, last):
                 # One in the middle of a secret stays, unless it carries one itself.
                 if not any(code.start() < start < code.end() for start, _ in spans):
                     parts.append(code[0])
@@ -433,28 +351,20 @@ class Stream:
         return b"".join([*parts, data[at:end]])
 
 
-# Values are looked for without breaks, tokens with them; both without codes, and with them.
-_LOOKS = ((True, True), (True, False), (False, True), (False, False))
-
-
-def _undivided(data: bytes, spans: list[_Found], hold: int) -> int:
+def _undivided(bare: Bare, spans: list[Found], hold: int) -> int:
     """Return a place, not after *hold*, at which neither a secret nor a code is cut in two."""
     merged, before = _merged(spans), -1
-    while hold != before and hold < len(data):
+    while hold != before:
         before = hold
         for start, end in merged:
             if start < hold < end:
                 hold = start
-        if b"\x1b" in data[max(0, hold - LONGEST - 8) : hold]:
-            for code in _re().codes.finditer(data, max(0, hold - LONGEST - 8)):
-                if code.end() >= hold:
-                    hold = code.start() if code.start() < hold < code.end() else hold
-                    break
+        hold = bare.undivided(hold)
     return hold
 
 
-def _merged(spans: list[_Found]) -> list[_Found]:
-    merged: list[_Found] = []
+def _merged(spans: list[Found]) -> list[Found]:
+    merged: list[Found] = []
     for start, end in sorted(spans):
         if merged and start < merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes import auto, places
+from hermes._settle import settle
 from hermes.config import Config, Lifetime, load
 from hermes.errors import ConfigError, HermesError
 from hermes.sandbox import Sandbox
@@ -189,7 +190,7 @@ class Fleet:
             if self._settled is None:
                 self._settled = await asyncio.to_thread(load)
             box = self._sandbox("fleet")
-            await asyncio.to_thread(box._settle)
+            await asyncio.to_thread(settle, box)
             config = self._settled = box._config
             if box.backend == "auto":
                 box.backend, why = await auto.resolve(config)

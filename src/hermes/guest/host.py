@@ -25,6 +25,7 @@ def settle(options: Dict[str, Any]) -> None:
     served = [path for path in run_dirs(ident) if os.path.exists(os.path.join(path, SOCKET))]
     if options.get("attach_only") and not served:
         raise FileNotFoundError("no guest of this sandbox runs on %s" % socket.gethostname())
+    options["fresh"] = not any(map(os.path.isdir, own_dirs(ident)))
     own = options["own"] = _first(own_dirs(ident), "files")
     options["run_dir"] = served[0] if served else _first(run_dirs(ident), "the guest's socket")
     options["state_dir"] = os.path.join(own, "spill")

@@ -112,6 +112,7 @@ def serve(
     if late is None or take is None:
         guest.load = load
     else:
+        guest.remove = bool(options.get("fresh"))  # it may never get a client that would tell it to
         receive(guest, late, take)
     wake, wake_in = os.pipe()
     os.set_blocking(wake, False)
@@ -167,6 +168,7 @@ def receive(guest: Any, late: int, take: Take) -> None:
         except Exception:
             guest.loop.stop()
             raise
+        guest.remove = False
         guest.load = go_on
         if guest.clients:
             guest.loop.call_soon(guest.load_now)

@@ -40,10 +40,11 @@ Context = ServerRequestContext[Any, Any]
 class ToolServer:
     """What clients of one sandbox are served with."""
 
-    def __init__(self, box: Sandbox, *, shared: bool = False) -> None:
+    def __init__(self, box: Sandbox, *, shared: bool = False, cwd: str | None = None) -> None:
         """Serve nobody yet.
 
         :param shared: there may be several clients
+        :param cwd: where the default session is, if that is known
         """
         self._box = box
         self._shared = shared
@@ -56,7 +57,7 @@ class ToolServer:
             "hermes",
             version=hermes.__version__,
             title="hermes: a sandbox",
-            instructions=f"{place_text(box)}\n{DATA}",
+            instructions=f"{place_text(box, cwd)}\n{DATA}",
             get_tool_input_schema=self._schemas.get,
             on_list_tools=self._list,
             on_call_tool=self._call,

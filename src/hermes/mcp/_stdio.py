@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import mcp_types as types
 from mcp.server import Server
 from mcp.shared.message import SessionMessage
 
+from hermes._json import whole_characters
 from hermes.errors import HermesError
 
 from ._server import LONGEST
@@ -30,14 +32,15 @@ async def serve_stdio(
     """
     to_server, received = anyio.create_memory_object_stream[SessionMessage | Exception]()
     to_client, sent = anyio.create_memory_object_stream[SessionMessage]()
+    refusals = to_client.clone()
 
     async def read() -> None:
-        async with to_server:
+        async with to_server, refusals:
             async for line in _lines(incoming):
                 try:
                     message = types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-                except ValueError as error:
-                    await to_server.send(error)
+                except ValueError:
+                    await refusals.send(SessionMessage(_refused(line)))
                 else:
                     await to_server.send(SessionMessage(message))
 
@@ -61,6 +64,20 @@ async def serve_stdio(
     for error in ended:
         if isinstance(error, Exception):
             raise error
+
+
+def _refused(line: bytes) -> types.JSONRPCError:
+    """Return the answer to a message that is none, under its id where it has one: somebody waits for that."""
+    ident, error = None, types.ErrorData(code=types.PARSE_ERROR, message="this is no JSON; nothing was done")
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return types.JSONRPCError(jsonrpc="2.0", id=ident, error=error)
+    said = "this is no message of JSON-RPC 2.0, or holds half of a character; nothing was done"
+    error = types.ErrorData(code=types.INVALID_REQUEST, message=said)
+    if isinstance(found, dict) and "method" in found and isinstance(found.get("id"), int | str):
+        ident = found["id"] if isinstance(found["id"], int) else whole_characters(found["id"])
+    return types.JSONRPCError(jsonrpc="2.0", id=ident, error=error)
 
 
 async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

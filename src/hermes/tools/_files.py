@@ -11,6 +11,7 @@ from msgspec import Meta
 from hermes._json import plain
 from hermes.errors import FileError, HermesError, Refused
 from hermes.files import Files
+from hermes.session import text_bytes
 
 from ._patch import Edit, edited, parsed, patched
 from ._result import Outcome, Reply, binary_note, cut, fenced, is_binary, shown
@@ -183,7 +184,7 @@ def _read(
 
 async def write_file(use: Use, args: WriteFile) -> Outcome:
     files = use.box.files
-    data = args.content.encode("utf-8", "surrogateescape")
+    data = text_bytes(args.content, "the content")
     there = await files.exists(args.path)
     if args.append:
         await files.append(args.path, data)
@@ -214,7 +215,7 @@ async def patch(use: Use, args: Patch) -> Outcome:
     done: list[Written] = []
     try:
         for path, before, after, new in wanted:
-            data = after.encode("utf-8", "surrogateescape")
+            data = text_bytes(after, "the content")
             await use.box.files.write(path, data)
             added, removed = _counted(before, after)
             change: Literal["made", "edited"] = "made" if new else "edited"

@@ -29,14 +29,18 @@ _NETWORK = {
 _LISTS = ("domains", "allow_domains", "allow_networks", "modal.allow_domains", "modal.allow_cidrs")
 
 
-def place_text(box: Sandbox) -> str:
-    """Return what an open sandbox is: kind, directory, network, what is kept and asked, limits."""
+def place_text(box: Sandbox, cwd: str | None = None) -> str:
+    """Return what an open sandbox is: kind, directory, network, what is kept and asked, limits.
+
+    :param cwd: the directory of the default session, where that is known
+    """
     facts, gate = box.describe(), box._gate
     host = f" ({box._options['host']})" if box._options.get("host") else ""
     lines = [
         f"Place: {box.backend}{host}, sandbox '{box.name}'; "
         f"{_ISOLATION.get(facts['isolation'], facts['isolation'])}.",
-        f"Directory: sessions and relative paths begin in {plain(box.cwd)}.",
+        f"Directory: sessions and relative paths begin in {plain(box.cwd)}."
+        + (f" The default session is in {plain(cwd)} now." if cwd not in (None, box.cwd) else ""),
         f"Network: {_network(box)}.",
         f"Kept: {_kept(box)}",
     ]

@@ -116,6 +116,9 @@ class Tool:
                 given = msgspec.convert(dict(arguments), self.arguments, strict=False)
             except msgspec.ValidationError as error:
                 raise ToolError(f"{self.name}: {error}; nothing was done") from error
+            except UnicodeEncodeError as error:
+                said = f"{self.name}: a name of an argument holds half of a character; nothing was done"
+                raise ToolError(said) from error
             await box._awake()
             outcome = await self.run(use, given)
         except TO_BE_TOLD as error:

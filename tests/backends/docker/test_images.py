@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from _containers import IMAGES, ONE_ENGINE, engine, sandbox, text
 from hermes.backends.docker._context import sources
-from hermes.backends.docker._devcontainer import load
+from hermes.backends.docker._devcontainer import load, with_container
 from hermes.backends.docker._image import from_dockerfile
 from hermes.errors import BackendError, ConfigError, SandboxDiffers
 
@@ -99,14 +100,44 @@ def test_commands_after_the_start(
         ),
         *({"image": "i", "containerEnv": ["A"]}, {"image": "i", "postCreateCommand": 1}),
         {"build": {"dockerfile": "missing"}},
+        *({"build": {"dockerfile": "devcontainer.json", **one}} for one in ({"args": ["x"]}, {"target": 5})),
+        *({"image": "i", "containerEnv": {name: "x"}} for name in ("A=B", "", "A\0", "a.b")),
+        {"image": "i", "remoteEnv": {"A": "\0"}},
+        *({"image": "i", "postCreateCommand": one} for one in (["a\0"], "\0", [["a"]], {"a": {"b": "c"}})),
+        "[" * 100000,
     ],
-    ids=repr,
+    ids=lambda content: repr(content)[:60],
 )
 def test_what_cannot_be_done_is_refused(tmp_path: Path, content: object) -> None:
     path = written(tmp_path, content)
     with pytest.raises(ConfigError, match="nothing was started") as caught:
         load(str(path), str(tmp_path), "/workspace")
     assert str(tmp_path) in caught.value.message
+
+
+def test_who_commands_run_as(tmp_path: Path) -> None:
+    path = written(tmp_path, {"image": "i", "containerUser": "root", "remoteUser": "dev"})
+    assert load(str(path), str(tmp_path), "/workspace").user == "dev"
+
+
+def test_options_of_a_build_that_are_not_used_are_named(tmp_path: Path) -> None:
+    build = {"dockerfile": "D", "options": ["--network=host"], "cacheFrom": "x", "args": {"A": None}}
+    path = written(tmp_path, {"build": build})
+    path.with_name("D").write_text("FROM x\n")
+    found = load(str(path), str(tmp_path), "/workspace")
+    assert found.ignored == ("build.options", "build.cacheFrom")
+    assert found.image.build_args == ()
+
+
+def test_variables_made_of_the_containers_own(tmp_path: Path) -> None:
+    own = {"A": "1", "P": "/own"}
+    remote = {"B": "${containerEnv:A}2", "P": "${containerEnv:P}:${containerEnv:PATH}"}
+    path = written(tmp_path, {"image": "i", "containerEnv": own, "remoteEnv": remote})
+    found = load(str(path), str(tmp_path), "/workspace").env
+    assert found == {"A": "1", "B": "12", "P": "/own:${containerEnv:PATH}"}
+    assert with_container(found, {"PATH": "/bin"}, complete=True)["P"] == "/own:/bin"
+    others = {"C": "${containerEnv:NONE}x", "D": "${containerEnv:NONE:y}"}
+    assert with_container(others, {}, complete=True) == {"C": "x", "D": "y"}
 
 
 def test_a_folder_without_one(tmp_path: Path) -> None:
@@ -245,7 +276,7 @@ async def test_a_dockerfile_is_built_and_its_change_is_noticed(place: str, tmp_p
 @pytest.mark.docker_engine
 async def test_a_build_that_fails_says_what_it_printed(tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(f"FROM {IMAGES['docker']}\nRUN echo this went wrong >&2; exit 3\n")
-    with pytest.raises(BackendError, match="could not be built") as caught:
+    with pytest.raises(BackendError, match=r"could not be built from \S+: (?!DEPRECATED)") as caught:
         await sandbox("docker", dockerfile=str(tmp_path)).open()
     assert caught.value.code == "image_missing"
 
@@ -285,6 +316,39 @@ async def test_a_devcontainer_as_a_whole(place: str, tmp_path: Path) -> None:
     finally:
         folder = project / ".devcontainer"
         await removed(place, folder / "Dockerfile", str(folder), ("WHO=them",))
+
+
+@ONE_ENGINE
+async def test_variables_are_the_containers_and_not_the_clients(place: str, tmp_path: Path) -> None:
+    """One that names a library to load, or another engine, would otherwise do so on this machine."""
+    env = {"DOCKER_API_VERSION": "1.1", "CONTAINERS_STORAGE_CONF": "/nowhere", "ODD": "a 'b' $c"}
+    asked = {"containerEnv": env, "remoteEnv": {"PATH": "${containerEnv:PATH}:/more"}}
+    written(tmp_path, {"image": IMAGES[place], **asked, "postCreateCommand": "env >/workspace/env"})
+    async with sandbox(place, devcontainer=str(tmp_path)) as box:
+        for said in (await text(box, "cat env"), await text(box, "env")):
+            lines = said.splitlines()
+            assert {f"{name}={value}" for name, value in env.items()} <= set(lines)
+            assert any(re.fullmatch("PATH=.*/bin:/more", line) for line in lines)
+            assert "HERMES_ENV" not in said
+
+
+@ONE_ENGINE
+async def test_other_variables_and_commands_are_other_settings(place: str, tmp_path: Path) -> None:
+    base = {"image": IMAGES[place], "containerEnv": {"SECRET": "old"}, "postCreateCommand": "true"}
+    for changed, word in (
+        ({"containerEnv": {"SECRET": "new"}}, "environment"),
+        (
+            {"postCreateCommand": "echo"},
+            "post-create",
+        ),
+    ):
+        written(tmp_path, base)
+        async with sandbox(place, name="same", devcontainer=str(tmp_path)) as box:
+            written(tmp_path, base | changed)
+            with pytest.raises(SandboxDiffers, match=f"settings .{word}: ") as caught:
+                await sandbox(place, name="same", devcontainer=str(tmp_path)).open()
+            assert not re.search("old|new", caught.value.message)
+            await box.destroy()
 
 
 @pytest.mark.docker_engine

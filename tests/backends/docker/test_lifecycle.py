@@ -316,17 +316,26 @@ case " $* " in *" run --detach "*) again=$0.failed ;; *) again=$0 ;; esac
 : >"$0.failed"
 for word; do [ "$last" != --name ] || name=$word; last=$word; done
 {real} create --name "$name" {image} true >/dev/null
-echo 'Error response from daemon: failed to create shim task: OCI runtime create failed: stat /bin/sh' >&2
+echo "{says}" >&2
 exit 127
 """
 
 
+@pytest.mark.parametrize(
+    "says",
+    [
+        "Error response from daemon: failed to create shim task: OCI runtime create failed: stat /bin/sh",
+        "Error: OCI runtime error: runc: runc create failed: unable to start container process: can't get "
+        "final child's PID from pipe: EOF",
+    ],
+    ids=["docker", "podman"],
+)
 async def test_an_engine_that_could_not_begin_a_container_is_asked_once_more(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first container is left behind half made, with its name, as engines leave it."""
     wrapper = tmp_path / place
-    wrapper.write_text(FAILS_ONCE.format(real=shutil.which(place), image=IMAGES[place]))
+    wrapper.write_text(FAILS_ONCE.format(real=shutil.which(place), image=IMAGES[place], says=says))
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     async with sandbox(place) as box:

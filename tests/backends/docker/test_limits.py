@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,35 @@ async def test_a_full_sandbox_says_so(place: str, free: int) -> None:
             await box.kill(job.id)
         assert await text(box, "true | true | echo back") == "back"
         assert (await box.run("echo back")).text == "back\n"
+        await box.destroy()
+
+
+BUSY = """
+import sys
+import hermes
+from hermes.__main__ import main
+
+async def busy(self):
+    raise hermes.Unreachable("its guest does not answer")
+
+hermes.Sandbox.jobs = busy
+sys.argv = ["hermes", "sandbox", "suspend", "busy", *sys.argv[1:]]
+sys.exit(main())
+"""
+
+
+@ONE_ENGINE
+async def test_a_sandbox_too_busy_to_answer_can_be_stopped(place: str) -> None:
+    """It says no more what runs there, so ending that needs a yes."""
+    async with sandbox(place, name="busy") as box:
+        for words, code, runs in (((), 125, True), (("--yes",), 0, False)):
+            argv = [sys.executable, "-c", BUSY, *words]
+            done = await asyncio.to_thread(
+                subprocess.run, argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
+            assert done.returncode == code, done.stderr
+            assert ("was not suspended" in done.stderr) is runs
+            assert (await inspect(box))["State"]["Running"] is runs
         await box.destroy()
 
 

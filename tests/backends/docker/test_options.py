@@ -106,6 +106,7 @@ def test_two_mounts_in_one_place_are_refused(tmp_path: Path) -> None:
         (["--mount", "type=bind,source=/etc,target=/host-etc,readonly"], ["system"]),
         (["--volumes-from", "other"], ["other"]),
         (["--pid=container:other"], ["other"]),
+        (["--annotation=io.katacontainers.config.hypervisor.path=/x"], ["hypervisor.path=/x"]),
     ],
     ids=" ".join,
 )
@@ -238,16 +239,32 @@ def test_workspaces_of_a_project(tmp_path: Path) -> None:
         ({"user": "1234", "writable_root": True}, "root inside"),
         ({"dockerfile": "/a", "devcontainer": "/b"}, "there is one image"),
         ({"dockerfile": "/nonexistent"}, "cannot be read"),
+        ({"dockerfile": "/dev/zero"}, "cannot be read: it is not a file"),
+        ({"devcontainer": "/dev/zero"}, "cannot be read: it is not a file"),
         ({"image": "--privileged"}, "a name that no image has"),
         ({"image": "-v/:/host"}, "a name that no image has"),
+        ({"image": ""}, "a name that no image has"),
+        ({"image": "Ubuntu"}, "the image .Ubuntu. has a name that no image has"),
         ({"limits": {"memory": 1 << 20}}, r"limits\.memory is 1m; a sandbox needs 32m"),
-        ({"limits": {"memory": 1536}}, r"limits\.memory is 1\.5k; a sandbox needs 32m"),
+        ({"limits": {"memory": 1536}}, r"limits\.memory is 1536; a sandbox needs 32m"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as caught:
         backend(**options).check_spec()
     assert "nothing was started" in caught.value.message
+
+
+def test_an_image_that_setup_pinned_makes_way(tmp_path: Path) -> None:
+    """Nobody chose it; one that somebody named does not."""
+    (tmp_path / "Dockerfile").write_text("FROM x\n")
+    pin = f"nikolaik/python-nodejs@sha256:{'0' * 64}"
+    spec = Spec(name="x", id="0" * 16)
+    plan = plan_for(spec, Docker(image=pin, dockerfile=str(tmp_path)), "off")
+    assert plan.image.dockerfile == str(tmp_path / "Dockerfile")
+    assert plan_for(spec, Docker(image=pin), "off").image.reference == pin
+    with pytest.raises(ConfigError, match="there is one image"):
+        plan_for(spec, Docker(image="debian:12", dockerfile=str(tmp_path)), "off")
 
 
 def test_unknown_options_are_refused() -> None:
@@ -279,6 +296,8 @@ def test_settings_hold_no_secrets() -> None:
         "--volume=/tmp:/scratch",
         "--volume=/tmp://run/hermes",
         "--foo",
+        "--privileged=false",
+        "--publish-all=false",
     ],
 )
 def test_arguments_that_would_undo_something_are_refused(argument: str) -> None:

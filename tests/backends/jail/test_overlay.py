@@ -17,7 +17,9 @@ import pytest
 
 import hermes
 from cli._tool import HERMES, Cli
+from hermes import survey
 from hermes.backends.jail import _overlay
+from hermes.config import Config, Jail
 from hermes.errors import BackendError, SandboxDiffers, UnsupportedError
 from hermes.testing.tools import out
 from hermes.workspace._layer import ELSEWHERE, OPAQUE
@@ -280,6 +282,33 @@ async def test_where_it_cannot_be_mounted_nothing_is_run(
         await open_box(overlay=True, workspace=str(project), network="off")
     assert caught.value.code == "overlay_unavailable"
     assert (project / "a").read_text() == "1\n"
+
+
+def test_doctor_tries_one(cli: Cli, hermes_home: Path) -> None:
+    assert "  overlay: can be mounted\n" in cli.out("doctor", "--sandbox", "jail")
+    cli.out("config", "set", "jail.overlay", "false")
+    assert "overlay" not in cli.out("doctor", "--sandbox", "jail")
+    assert list((hermes_home / "sandboxes").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "becomes", "says"),
+    [
+        ("userxattr,", "nonsense,", "cannot be mounted here"),
+        ('mount -i -t overlay -o "userxattr,', ': "', "is not kept beside the directory"),
+        ("cd --", "sleep 60; cd --", ""),
+    ],
+)
+async def test_doctor_says_where_there_can_be_none(
+    hermes_home: Path, monkeypatch: pytest.MonkeyPatch, wrong: str, becomes: str, says: str
+) -> None:
+    """And leaves nothing, also where nobody waits for the answer."""
+    config = Config(jail=Jail(overlay=True))
+    monkeypatch.setattr(_overlay, "_MOUNT", _overlay._MOUNT.replace(wrong, becomes))
+    found = await survey.look("jail", config, patience=5.0 if says else 0.5)
+    assert found.works is (False if says else None)
+    assert not says or (says in found.missing and "Linux 5.11" in found.remedy)
+    assert await asyncio.to_thread(lambda: list((hermes_home / "sandboxes").iterdir())) == []
 
 
 async def test_a_home_whose_name_would_be_taken_apart(project: Path) -> None:

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import hermes
 from hermes.backends._connect import connect_guest
 from hermes.backends.jail import JailBackend, _fence
 from hermes.backends.jail import _bwrap as bwrap_module
+from hermes.backends.jail._files import Files
 from hermes.backends.jail._limits import TOP, enforceable
 from hermes.config import load
 from hermes.errors import BackendError, ConfigError, SandboxDiffers, SandboxGone, UnsupportedError
@@ -284,6 +286,67 @@ async def test_that_of_the_host_is_no_isolation(open_box: Open) -> None:
     facts = box.describe()
     assert (facts["isolation"], facts["reaches_host"]) == ("none", ["it uses the network of this machine"])
     assert facts["judge"] is not None
+
+
+@pytest.mark.parametrize("script", ["exit 3", "exec sleep 60"])
+async def test_one_that_does_not_come_up_is_an_error_and_no_jail_stays(
+    open_box: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str
+) -> None:
+    """Neither a new one nor one that had a network before: its guest must not serve without."""
+    box = await open_box(name="has")
+    await box.run("echo kept >file")
+    place = place_of(box)
+    await box.close()
+    await place.suspend()
+    tool = tmp_path / "slirp4netns"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    with monkeypatch.context() as patch:
+        patch.setattr("hermes.backends.jail.program", lambda: str(tool))
+        patch.setattr("hermes.backends.jail._channel.program", lambda: str(tool))
+        patch.setattr("hermes.backends.jail._network.READY_SECONDS", 1.0)
+        for name in (None, "has"):
+            with pytest.raises(BackendError, match="got no network"):
+                await open_box(**({"name": name} if name else {}))
+    deadline = time.monotonic() + 5
+    while await asyncio.to_thread(place._files.guest_answers) and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert not await asyncio.to_thread(place._files.guest_answers)
+    again = await open_box(name="has")
+    assert await out(again, "cat file; tail -n +2 /proc/net/route | wc -l | tr 1-9 +") == "kept\n+"
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.1, 0.3])
+async def test_a_client_that_dies_before_it_is_up_leaves_no_guest_without(
+    hermes_home: Path, tmp_path: Path, moment: float
+) -> None:
+    tool = tmp_path / "slirp4netns"
+    tool.write_text(f"#!/bin/sh\ntouch {tmp_path}/begun; exec sleep 60\n")
+    tool.chmod(0o755)
+    code = "import asyncio, hermes; asyncio.run(hermes.Sandbox('jail', name='dies', approval='off').open())"
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, env={**os.environ, "PATH": path}, stderr=asyncio.subprocess.DEVNULL
+    )
+    while not await asyncio.to_thread((tmp_path / "begun").exists):
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(moment)
+    client.kill()
+    await client.wait()
+    (record,) = await asyncio.to_thread(lambda: Store().all())
+    files = await asyncio.to_thread(Files, record.id)
+    deadline = time.monotonic() + 5
+    while await asyncio.to_thread(_lives, files) and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+    assert not await asyncio.to_thread(_lives, files)
+    async with hermes.Sandbox("jail", name="dies", approval="off") as box:
+        assert (await box.run("echo on")).text == "on\n"
+        await box.destroy()
+
+
+def _lives(files: Files) -> bool:
+    known = [path.name.partition("-") for path in (files.base / "processes").glob("*-*")]
+    return any(os.path.exists(f"/proc/{pid}") for pid, _, _ in known)
 
 
 async def test_without_a_tool_it_is_off_and_said(open_box: Open, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,20 @@ def test_a_bind_of_nothing(tmp_path: Path) -> None:
 def test_disk_is_not_limited(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="'disk'"):
         backend(tmp_path, limits={"disk": 1}).check_spec()
+
+
+@pytest.mark.root_only
+@pytest.mark.parametrize("limit", [("memory", 1 << 20), ("pids", 3), ("cpus", 0.0001)])
+def test_limits_that_no_shell_can_live_with_are_refused(tmp_path: Path, limit: tuple[str, float]) -> None:
+    with pytest.raises(ConfigError, match=rf"limits\.{limit[0]} is .*; a sandbox needs .*; nothing was"):
+        backend(tmp_path, limits=dict([limit])).check_spec()
+
+
+def test_what_is_neither_a_file_nor_a_directory_is_no_image(tmp_path: Path) -> None:
+    """A client would wait for what nobody writes into it."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="neither a file nor a directory"):
+        parse_image(str(tmp_path / "pipe"), None)
 
 
 @pytest.mark.user_only

@@ -15,6 +15,9 @@ import pytest_asyncio
 
 import hermes
 from _ssh import Client, Host, Machine, command_lines, records, until
+from hermes.backends.ssh import SshBackend
+from hermes.backends.ssh._channel import SshChannel
+from hermes.channel.boot import payload
 from hermes.cli._records import prune_all
 from hermes.config import Lifetime
 from hermes.errors import SandboxGone
@@ -125,9 +128,46 @@ async def test_a_start_during_which_the_connection_ends(clean: Machine) -> None:
             await opening
         except hermes.HermesError:
             continue
-        assert (await box.run("echo on")).text == "on\n"
+        with contextlib.suppress(SandboxGone):  # greeted, before all of the guest was there; it ran nothing
+            assert (await box.run("echo on")).text == "on\n"
         await box.destroy()
     await nothing_left(clean, 15)
+
+
+@pytest.mark.parametrize("files", [False, True])
+async def test_a_client_that_leaves_before_all_of_the_guest_was_sent(
+    clean: Machine, monkeypatch: pytest.MonkeyPatch, files: bool
+) -> None:
+    """And that cannot remove anything any more: what this start made goes, what was there before stays."""
+    if files:
+        box = await clean.host.sandbox(name="left", lifetime=Lifetime(idle_guest=0.1)).open()
+        await box.files.write("note", b"kept")
+        await box.close()
+        await until(lambda: not clean.strangers())
+    rest, write = (await asyncio.to_thread(payload, {})).rest, SshChannel.write
+
+    def cut(channel: SshChannel, data: bytes) -> None:
+        write(channel, data.removesuffix(rest))
+        if data.endswith(rest):
+            asyncio.get_running_loop().call_later(1.0, channel._kill, signal.SIGKILL)
+
+    async def dead(*_: object, **__: object) -> None:
+        pass
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SshChannel, "write", cut)
+        patch.setattr(SshBackend, "destroy", dead)
+        box = clean.host.sandbox(name="left", reconnect_for=5)
+        with pytest.raises(SandboxGone):  # the guest has greeted by then, and done nothing
+            await box.open()
+            await box.run("true")
+        await box.close()
+    if files:
+        await until(lambda: not clean.strangers())
+        box = await clean.host.sandbox(name="left").open()
+        assert await box.files.read("note") == b"kept"
+        await box.destroy()
+    await nothing_left(clean)
 
 
 async def test_destroying_by_another_process_or_later(clean: Machine, open_on: Open) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -15,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from hermes._tasks import settled
-from hermes.config import Config, Lifetime
+from hermes.config import Config, Lifetime, shown_limit
 from hermes.credentials import stage
 from hermes.errors import BackendError, HermesError, SandboxGone, UnsupportedError
 from hermes.guest.dirs import SOCKET
@@ -26,7 +27,7 @@ from .._workspace import lost_files, reaches_host, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import ProcessChannel, SocketChannel
 from . import _container as container
-from ._devcontainer import shown
+from ._devcontainer import needs_container, shown, with_container, with_variables
 from ._engine import Engine, engine_for, missing
 from ._files import Files, base_of
 from ._image import DEFAULT_IMAGE, ensure, latest, no_image, pinned
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 GUEST_SECONDS = 10.0
 NO_FILTER = "its engine filters no system calls"
 POST_CREATE_SECONDS = 3600.0
+ENGINE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""What engines give a container whose image says nothing."""
 GIVE = 'o=$1; shift; for d do [ "$(stat -c %u:%g "$d")" = "$o" ] || chown -hR "$o" "$d" || exit; done'
 
 
@@ -83,8 +86,13 @@ class DockerBackend(Backend):
 
     def settings(self) -> dict[str, Any]:
         plan = self._planned()
+        found = plan.settings()
+        if plan.env:  # the values may be secrets
+            text = json.dumps(sorted(plan.env.items())).encode("utf-8", "surrogatepass")
+            digest = hashlib.blake2s(text, key=self.spec.id.encode()[:32], digest_size=4).hexdigest()
+            found["environment"] = f"{', '.join(sorted(plan.env))} ({digest})"
         # What chooses docker's engine means nothing to podman.
-        return plan.settings() | ({"docker.context": plan.options.context} if self.name == "podman" else {})
+        return found | ({"docker.context": plan.options.context} if self.name == "podman" else {})
 
     def _planned(self) -> Plan:
         if self._plan is None:
@@ -159,7 +167,8 @@ class DockerBackend(Backend):
         cpus = self.spec.limits.get("cpus", 0)
         if cpus > facts.cpus and not facts.podman:
             raise self._unsupported(
-                f"limits.cpus: {cpus:g} with this {engine.name} engine", f"it has {facts.cpus}; name fewer"
+                f"limits.cpus: {shown_limit('cpus', cpus)} with this {engine.name} engine",
+                f"it has {facts.cpus}; name fewer",
             )
         if not facts.local and plan.binds:
             raise UnsupportedError(
@@ -242,9 +251,10 @@ class DockerBackend(Backend):
                 f"the container could not be started: {done.said}",
                 hint=f"'{engine.name} info' may tell more.",
             )
+        ident = done.out.split()[-1]
         return {
             "program": list(engine.argv),
-            "container": done.out.split()[-1],
+            "container": ident,
             "name": name,
             "image": plan.image.reference,
             "host_run": files.host_run,
@@ -262,8 +272,16 @@ class DockerBackend(Backend):
                 *await self._reaching_volumes(engine, plan),
                 *([] if engine.facts.seccomp else [NO_FILTER]),
             ],
-            "env": dict(plan.env),
+            "env": await self._environment(engine, plan, ident),
         }
+
+    async def _environment(self, engine: Engine, plan: Plan, ident: str) -> dict[str, str]:
+        """Return the variables that commands have, with what only the container knows filled in."""
+        if not needs_container(plan.env):
+            return dict(plan.env)
+        seen = await engine.inspect(ident) or {}
+        own = dict(one.partition("=")[::2] for one in seen.get("Config", {}).get("Env") or ())
+        return with_container(plan.env, {"PATH": ENGINE_PATH, **own}, complete=True)
 
     async def _give(self, engine: Engine, plan: Plan, files: Files) -> None:
         """Give volumes to the user inside. Nobody in the sandbox's own container has the right to.
@@ -309,12 +327,12 @@ class DockerBackend(Backend):
                 await self._give(engine, plan, files)
         for argv in plan.post_create:
             self.progress(f"post-create: {shown(argv)[:200]}")
-            env = [part for key in plan.env for part in ("--env", key)]
+            passed, whole = with_variables(self._made["env"], argv)
             done = await engine.call(
-                *("exec", *env, ident, *argv),
+                *("exec", *(part for name in passed for part in ("--env", name)), ident, *whole),
                 timeout=POST_CREATE_SECONDS,
                 on_line=self.progress,
-                env=plan.env,
+                env=passed,
             )
             if done.code != 0:
                 unwritable = re.search("read-only file system|permission denied", done.err + done.out, re.I)

@@ -139,4 +139,7 @@ def no_ipv6(facts: Facts) -> Sequence[str]:
 
 def never_began(text: str) -> bool:
     """Return whether an engine says that the first process of a container could not even be made."""
-    return "failed to create shim" in text or "OCI runtime create failed" in text
+    return any(
+        words in text
+        for words in ("failed to create shim", "OCI runtime create failed", "runc create failed")
+    )

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes.config import DEVCONTAINERS
 from hermes.errors import ConfigError
 
-from ._image import Image, from_dockerfile
+from ._image import Image, from_dockerfile, read_regular
 from ._options import Mount, parse_args
 
-__all__ = ["Devcontainer", "load"]
+__all__ = ["Devcontainer", "load", "needs_container", "shown", "with_container", "with_variables"]
 
-PLACES = (".devcontainer/devcontainer.json", ".devcontainer.json")
 UNSUPPORTED = ("dockerComposeFile", "features", "service")
 IGNORED = (
     *(
@@ -31,7 +31,9 @@ IGNORED = (
     *("workspaceFolder", "workspaceMount", "appPort", "capAdd", "securityOpt", "privileged"),
 )
 """Keys that would change what is inside, and do not here."""
+IGNORED_BUILD = ("options", "cacheFrom")
 
+_CONTAINER_ENV = re.compile(r"\$\{containerEnv:([^}:]*)(?::([^}]*))?\}")
 _TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
 
 
@@ -60,10 +62,10 @@ def load(path: str, workspace: str, inside: str, changing: str | None = None) ->
     """
     file = _find(path)
     try:
-        data = json.loads(_plain(file.read_text("utf-8")))
+        data = json.loads(_plain(read_regular(file).decode("utf-8")))
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}; nothing was started") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file} is no JSON: {error}; nothing was started") from error
     if not isinstance(data, dict):
         raise ConfigError(f"{file} holds no object; nothing was started")
@@ -76,8 +78,9 @@ def load(path: str, workspace: str, inside: str, changing: str | None = None) ->
     data = _filled(data, workspace, inside)
     root = file.parent.parent if file.parent.name == ".devcontainer" else file.parent
     _check_inside(data, file, root)
-    text = data.get("containerUser") or data.get("remoteUser")
-    env = {**_texts(data, "containerEnv", file), **_texts(data, "remoteEnv", file)}
+    text = data.get("remoteUser") or data.get("containerUser")
+    env = _texts(data, "containerEnv", file)
+    env |= with_container(_texts(data, "remoteEnv", file), env)
     return Devcontainer(
         path=str(file),
         image=_image(data, file, changing),
@@ -86,7 +89,10 @@ def load(path: str, workspace: str, inside: str, changing: str | None = None) ->
         mounts=tuple(_mount(one, file) for one in _items(data, "mounts", file)),
         args=tuple(str(one) for one in _items(data, "runArgs", file)),
         post_create=_commands(data.get("postCreateCommand"), file),
-        ignored=tuple(key for key in IGNORED if data.get(key) and data[key] != inside),
+        ignored=(
+            *(key for key in IGNORED if data.get(key) and data[key] != inside),
+            *(f"build.{key}" for key in IGNORED_BUILD if _build(data).get(key)),
+        ),
     )
 
 
@@ -94,7 +100,7 @@ def _find(path: str) -> Path:
     start = Path(os.path.abspath(os.path.expanduser(path)))
     if not start.is_dir():
         return start
-    for place in (*PLACES, "devcontainer.json"):
+    for place in DEVCONTAINERS:
         if (start / place).is_file():
             return start / place
     raise ConfigError(f"there is no devcontainer.json in {start}; nothing was started")
@@ -129,17 +135,50 @@ def _filled(value: Any, workspace: str, inside: str) -> Any:
     return value
 
 
+def needs_container(env: Mapping[str, str]) -> bool:
+    """Return whether variables are made of what the container alone knows."""
+    return any(_CONTAINER_ENV.search(text) for text in env.values())
+
+
+def with_container(
+    env: Mapping[str, str], known: Mapping[str, str], *, complete: bool = False
+) -> dict[str, str]:
+    """Fill in ``${containerEnv:NAME}`` from what is known of the container's own variables.
+
+    :param complete: there are no others
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        return known.get(match[1], (match[2] or "") if complete else match[0])
+
+    return {name: _CONTAINER_ENV.sub(fill, text) for name, text in env.items()}
+
+
+def with_variables(env: Mapping[str, str], argv: tuple[str, ...]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return variables for a client program to pass on, and the command that gets *env* of them.
+
+    They do not have their own names there, which may mean something to the client, or to what loads it.
+    """
+    if not env:
+        return {}, argv
+    passed = {f"HERMES_ENV_{number}": text for number, text in enumerate(env.values())}
+    unset = " ".join(f"-u {name}" for name in passed)
+    given = " ".join(f'{shlex.quote(name)}="${alias}"' for name, alias in zip(env, passed, strict=True))
+    return passed, ("/bin/sh", "-c", f'exec env {unset} {given} "$@"', "sh", *argv)
+
+
 def _image(data: Mapping[str, Any], file: Path, changing: str | None) -> Image:
-    build = data.get("build") if isinstance(data.get("build"), dict) else {}
-    assert isinstance(build, dict)
+    build = _build(data)
     dockerfile = build.get("dockerfile") or data.get("dockerFile")
     if dockerfile:
-        args = build.get("args") or {}
+        target = build.get("target")
+        if not isinstance(target, (str, type(None))):
+            raise ConfigError(f"{file}: 'target' is no name; nothing was started")
         return from_dockerfile(
             str(file.parent / str(dockerfile)),
             str(file.parent / str(build.get("context") or data.get("context") or ".")),
-            tuple(f"{key}={value}" for key, value in sorted(args.items())),
-            build.get("target"),
+            tuple(f"{key}={value}" for key, value in sorted(_texts(build, "args", file).items())),
+            target,
             changing,
         )
     if not isinstance(data.get("image"), str):
@@ -149,8 +188,7 @@ def _image(data: Mapping[str, Any], file: Path, changing: str | None) -> Image:
 
 def _check_inside(data: Mapping[str, Any], file: Path, root: Path) -> None:
     """Check that an image is built from the project alone: its file may come from anywhere."""
-    build = data.get("build") if isinstance(data.get("build"), dict) else {}
-    assert isinstance(build, dict)
+    build = _build(data)
     named = [build.get("context"), build.get("dockerfile"), data.get("context"), data.get("dockerFile")]
     for one in filter(None, named):
         if not Path(os.path.realpath(file.parent / str(one))).is_relative_to(os.path.realpath(root)):
@@ -160,11 +198,20 @@ def _check_inside(data: Mapping[str, Any], file: Path, root: Path) -> None:
             )
 
 
+def _build(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    build = data.get("build")
+    return build if isinstance(build, dict) else {}
+
+
 def _texts(data: Mapping[str, Any], key: str, file: Path) -> dict[str, str]:
     value = data.get(key) or {}
     if not isinstance(value, dict):
         raise ConfigError(f"{file}: '{key}' is no object; nothing was started")
-    return {str(name): str(text) for name, text in value.items() if text is not None}
+    found = {str(name): str(text) for name, text in value.items() if text is not None}
+    for name, text in found.items():
+        if not re.fullmatch("[A-Za-z_][A-Za-z0-9_]*", name) or "\0" in text:
+            raise ConfigError(f"{file}: {name!r} in '{key}' cannot be a variable; nothing was started")
+    return found
 
 
 def _items(data: Mapping[str, Any], key: str, file: Path) -> list[Any]:
@@ -187,11 +234,11 @@ def _commands(value: Any, file: Path) -> tuple[tuple[str, ...], ...]:
     """Return the argvs of a command: a text for the shell, an argv, or an object of several of either."""
     if not value:
         return ()
-    if isinstance(value, str):
+    if isinstance(value, str) and "\0" not in value:
         return (("/bin/sh", "-c", value),)
-    if isinstance(value, list):
-        return (tuple(str(part) for part in value),)
-    if isinstance(value, dict):
+    if isinstance(value, list) and all(isinstance(part, str) and "\0" not in part for part in value):
+        return (tuple(value),)
+    if isinstance(value, dict) and not any(isinstance(one, dict) for one in value.values()):
         return tuple(argv for one in value.values() for argv in _commands(one, file))
     raise ConfigError(f"{file}: 'postCreateCommand' is no command; nothing was started")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,25 @@ from ._watch import Layers, Steps
 if TYPE_CHECKING:
     from ..base import Measure
 
-__all__ = ["DEFAULT_IMAGE", "Image", "ensure", "from_dockerfile", "latest", "no_image", "pinned"]
+__all__ = [
+    "DEFAULT_IMAGE",
+    "Image",
+    "ensure",
+    "from_dockerfile",
+    "is_pin",
+    "latest",
+    "no_image",
+    "pinned",
+    "read_regular",
+]
 
 DEFAULT_IMAGE = "nikolaik/python-nodejs:python3.13-nodejs22"
 """Has bash, python3, git, curl and node."""
 
 PULL_SECONDS = 3600.0
 BUILD_SECONDS = 3600.0
+_ADVERTISED = re.compile(r"\ADEPRECATED:[^\n]*\n(?:[ \t]+[^\n]*\n)*")
+"""What docker says first of a builder that it has instead of the one that builds."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,7 @@ def from_dockerfile(
     if file.is_dir():
         file = file / "Dockerfile"
     try:
-        content = file.read_bytes()
+        content = read_regular(file)
     except OSError as error:
         raise ConfigError(
             f"the Dockerfile {file} cannot be read: {error.strerror}; nothing was started"
@@ -72,6 +85,16 @@ def from_dockerfile(
     taken = digest_of(content, str(file), folder, workspace)
     digest = hashlib.sha256(named + content + taken).hexdigest()[:16]
     return Image(f"hermes-built:{digest}", str(file), folder, build_args, target)
+
+
+def read_regular(file: Path) -> bytes:
+    """Return the content of a file. A pipe or a device, which may have no end, is none. Blocks.
+
+    :raises OSError: it cannot be read
+    """
+    if not file.is_file() and file.exists():
+        raise OSError(errno.EINVAL, "it is not a file")
+    return file.read_bytes()
 
 
 def no_image(text: str) -> bool:
@@ -90,8 +113,12 @@ async def pinned(engine: Engine, image: Image) -> str | None:
 
 def latest(image: Image) -> Image:
     """Return what a pinned default image is pinned from, any other image as it is."""
-    default = image.dockerfile is None and _repository(image.reference) == _repository(DEFAULT_IMAGE)
-    return Image(DEFAULT_IMAGE) if default and "@" in image.reference else image
+    return Image(DEFAULT_IMAGE) if image.dockerfile is None and is_pin(image.reference) else image
+
+
+def is_pin(reference: str | None) -> bool:
+    """Return whether this names the default image by its content, as setup writes it down."""
+    return reference is not None and "@" in reference and _repository(reference) == _repository(DEFAULT_IMAGE)
 
 
 def _repository(reference: str) -> str:
@@ -124,6 +151,7 @@ async def ensure(
         argv += ["--target", image.target] if image.target else []
         steps = Steps(progress, measure)
         done = await engine.call(*argv, str(image.context), timeout=BUILD_SECONDS, on_line=steps)
+        done = replace(done, err=_ADVERTISED.sub("", done.err))
         what = f"the image could not be built from {image.dockerfile}"
         hint = f"Try: {engine.name} build --file {image.dockerfile} {image.context}"
     else:

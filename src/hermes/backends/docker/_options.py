@@ -102,7 +102,7 @@ def mount_reach(mount: Mount) -> str | None:
 # What `docker run` takes. Options that are in no table are refused: nobody has looked at what they do.
 _ALONE = {"--no-healthcheck", "--publish-all", "-P"}
 _HARMLESS_TEXT = """
-    --add-host --annotation --blkio-weight --cpu-period --cpu-quota --cpu-shares -c --cpuset-cpus
+    --add-host --blkio-weight --cpu-period --cpu-quota --cpu-shares -c --cpuset-cpus
     --cpuset-mems --dns --dns-option --dns-search --domainname --expose --group-add --health-cmd
     --health-interval --health-retries --health-start-period --health-timeout --hostname -h --ip --ip6
     --label -l --log-driver --log-opt --mac-address --memory-reservation --memory-swappiness
@@ -123,6 +123,7 @@ _REACHING = {
     "--userns": "it has the users of {}",
     "--cgroupns": "it sees the control groups of {}",
     "--cgroup-parent": "it is in the control group {}",
+    "--annotation": "its runtime is told {}",
 }
 _BY_KEY = {
     "--user": "docker.user",
@@ -173,6 +174,11 @@ def parse_args(args: tuple[str, ...] | list[str]) -> Reach:
                 hint="Known: " + " ".join(sorted((*_HARMLESS, *_REACHING, "--volume", "--mount"))),
             )
         alone = name in _ALONE or name == "--privileged"
+        if alone and given:  # what is written so may be meant to turn it off
+            raise ConfigError(
+                f"docker.args: {name} takes no value; nothing was started",
+                hint=f"Write {name}, or leave it out.",
+            )
         if not given and not alone:
             if not rest:
                 raise ConfigError(f"docker.args: {name} has no value; nothing was started")
@@ -186,7 +192,7 @@ def parse_args(args: tuple[str, ...] | list[str]) -> Reach:
         elif name == "--mount":
             found.mounts.append(_parse_long(value))
         elif name in _HARMLESS:
-            found.args.append(name if alone and not given else f"{name}={value}")
+            found.args.append(name if alone else f"{name}={value}")
         else:
             found.args += [name] if alone else [f"{name}={value}"]
             why = _reaching(name, value)

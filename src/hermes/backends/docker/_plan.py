@@ -10,15 +10,16 @@ from typing import Any
 
 import msgspec
 
-from hermes.config import Docker, section
+from hermes.config import IMAGE, Docker, section
 from hermes.errors import ConfigError
 
+from .._least import check_least
 from .._workspace import check_nesting, checked_workspace
 from ..base import Spec
 from . import _devcontainer
 from ._container import HOME, WORKSPACE
 from ._engine import Facts, chosen_engine
-from ._image import DEFAULT_IMAGE, Image, from_dockerfile
+from ._image import DEFAULT_IMAGE, Image, from_dockerfile, is_pin
 from ._options import CAPABILITIES, Mount, mount_reach, parse_args, parse_mount
 
 __all__ = ["Plan", "plan_for"]
@@ -92,13 +93,11 @@ class Plan:
         for key in (*kept, "tmp_size", "scratch_size", "shm_size"):
             found[f"docker.{key}"] = getattr(options, key)
         found["docker.context"] = self.engine
+        if self.post_create:
+            found["post-create"] = [_devcontainer.shown(argv) for argv in self.post_create]
         if options.tmp_exec:  # records of before the setting have none
             found["docker.tmp_exec"] = True
         return found
-
-
-LEAST = {"memory": 32 << 20, "pids": 16, "cpus": 0.01}
-"""What the guest and a shell need; with less a container dies in ways that nobody understands."""
 
 
 def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
@@ -112,36 +111,35 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
         sources.append("image")
     if not sources:  # what the sandbox itself asks for outranks the configuration
         sources = [key for key in ("image", "dockerfile", "devcontainer") if getattr(configured, key)]
+        if len(sources) > 1 and is_pin(configured.image):
+            sources.remove("image")  # written there by setup: nobody chose it
     if len(set(sources)) > 1:
-        raise ConfigError(f"{' and '.join(sources)} are given, but there is one image; nothing was started")
+        raise ConfigError(
+            f"{' and '.join(sources)} are given, but there is one image; nothing was started",
+            hint=f"Leave one out, such as by: hermes config unset docker.{sources[0]}",
+        )
     source = sources[0] if sources else "image"
     here = None
     if spec.workspace not in (None, "private"):
         here = checked_workspace(str(spec.workspace), spec.here)
     plan = Plan(
         options=options,
-        image=Image(spec.image or options.image or DEFAULT_IMAGE),
+        image=Image(spec.image if spec.image is not None else options.image or DEFAULT_IMAGE),
         network=spec.network or "on",
         here=here,
         skills=skills,
         limits=spec.limits,
         engine=chosen_engine(options),
     )
-    for limit, least in LEAST.items():
-        if spec.limits.get(limit, least) < least:
-            asked, needed = spec.limits[limit], f"{least:g}"
-            said = f"{asked:g}"
-            if limit == "memory":
-                needed, said = _size(least), _size(asked)
-            raise ConfigError(f"limits.{limit} is {said}; a sandbox needs {needed}; nothing was started")
+    check_least(spec.limits)
     if source == "dockerfile":
         plan.image = from_dockerfile(str(options.dockerfile), workspace=here)
     elif source == "devcontainer":
         _apply_devcontainer(plan, spec, str(options.devcontainer))
-    if not plan.image.reference or plan.image.reference.startswith("-"):
+    if not re.search(IMAGE, plan.image.reference):
         raise ConfigError(
             f"the image '{plan.image.reference}' has a name that no image has; nothing was started",
-            hint="Name it as 'docker images' lists it.",
+            hint="Name it as 'docker images' lists it, in small letters, such as debian:13-slim.",
         )
     _settle_user(plan)
     parsed = parse_args(options.args)
@@ -159,11 +157,6 @@ def plan_for(spec: Spec, configured: Docker, skills: str) -> Plan:
         if taken.count(target) > 1 or target in (WORKSPACE, HOME):
             raise ConfigError(f"two mounts have the target {target}; nothing was started")
     return plan
-
-
-def _size(number: float) -> str:
-    """Return a size as it is written in the configuration."""
-    return f"{number / (1 << 20):g}m" if number >= 1 << 20 else f"{number / 1024:g}k"
 
 
 def _apply_devcontainer(plan: Plan, spec: Spec, path: str) -> None:

@@ -17,7 +17,7 @@ from hermes.guest.dirs import SOCKET
 from .._workspace import lost_files, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
 from ..channels import SocketChannel
-from . import _landlock
+from . import _landlock, _overlay
 from ._bwrap import bwrap_for, guest_python, search_path
 from ._channel import JailChannel
 from ._files import JAIL, Files, Layout
@@ -108,10 +108,14 @@ class JailBackend(Backend):
         if holder == LANDLOCK:
             return [*self._reasons]
         way_out = await asyncio.to_thread(program)
-        return [
+        found = [
             f"program: {holder}",
             f"network: {way_out or 'off, since neither slirp4netns nor pasta is installed'}",
         ]
+        if self.config.jail.overlay:
+            await _overlay.try_out(holder)
+            found.append("overlay: can be mounted")
+        return found
 
     @property
     def _by_landlock(self) -> bool:

@@ -96,8 +96,8 @@ async def bwrap_for(program: str) -> str:
             f"bubblewrap cannot make namespaces here: {done.said}",
             "User namespaces may be switched off (sysctl user.max_user_namespaces, "
             "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), or this is a "
-            "container that does not allow them. Use docker, or allow them; weaker, and asked about, is: "
-            "hermes config set jail.program landlock",
+            "chroot, in which there are none, or a container that does not allow them. Use docker, or allow "
+            "them; weaker, and asked about, is: hermes config set jail.program landlock",
         )
     _works.add(path)
     await asyncio.to_thread(_remember, path)

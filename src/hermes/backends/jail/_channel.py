@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from hermes._tasks import settled
 from hermes.errors import BackendError, HermesError
@@ -29,7 +29,8 @@ __all__ = ["JailChannel"]
 class JailChannel(ProcessChannel):
     """The stdin and stdout of a process in a jail of its own making, whose files are the sandbox's.
 
-    What it starts stays when the channel is closed.
+    What it starts stays when the channel is closed. A way out of its network comes up beside it, and nothing
+    passes but the first block until that is there.
     """
 
     def __init__(
@@ -45,24 +46,71 @@ class JailChannel(ProcessChannel):
         super().__init__([bwrap, *argv], env=env, cwd="/")
         self._plan, self._files, self._network = plan, files, network
         self._way_out: Network | None = None
+        self._coming: asyncio.Task[None] | None = None
+        self._no_network: HermesError | None = None
+        self._begun = False
+        self._later: list[bytes] | None = []  # what is written and heard before there is a network
+        self._heard = b""
 
-    async def start(self, on_data: Callable[[bytes], None], on_close: Callable[[str | None], None]) -> None:
+    async def _open(self) -> None:
         try:
-            await super().start(on_data, on_close)
-            if self._way_out is not None:
-                try:
-                    await settled(asyncio.to_thread(self._way_out.wait))
-                except BaseException:
-                    self._on_data = self._on_close = None
-                    await self.close()  # what was started reads to the end of its stdin, and leaves
-                    raise
-        finally:
+            await super()._open()
+        except BaseException:
             if self._way_out is not None:
                 await settled(asyncio.to_thread(self._way_out.close))
+            raise
+        if self._way_out is not None:
+            self._coming = asyncio.create_task(self._until_there(self._way_out))
+
+    async def _until_there(self, way_out: Network) -> None:
+        try:
+            await asyncio.to_thread(way_out.wait)
+        except HermesError as error:
+            self._no_network = error
+            self._abort(error.message)
+            return
+        finally:
+            await asyncio.to_thread(way_out.close)
+        later, self._later = self._later, None
+        for data in later or ():
+            super().write(data)
+        self._hand_on()
+
+    def write(self, data: bytes) -> None:
+        # The first block lets a guest start meanwhile. Without the rest it serves nobody, and ends with us.
+        if self._coming is None or self._later is None:
+            super().write(data)
+        elif self._begun:
+            self._later.append(data)
+        else:
+            self._begun = True
+            super().write(data)
+
+    def _deliver(self, data: bytes) -> None:
+        if self._coming is None or self._later is None:
+            super()._deliver(data)
+        else:
+            self._heard += data
+
+    def _hand_on(self) -> None:
+        heard, self._heard = self._heard, b""
+        if heard:
+            super()._deliver(heard)
+
+    def _ended(self, reason: str | None) -> None:
+        self._hand_on()
+        super()._ended(reason)
+
+    async def _close(self) -> None:
+        await super()._close()
+        if self._coming is not None:
+            await asyncio.wait([self._coming])  # it ends with the jail
 
     @property
     def failure(self) -> HermesError | None:
         """Why there is no process in the jail; None while there is one, or when nobody says."""
+        if self._no_network is not None:
+            return self._no_network
         if self.returncode == CHANGED:
             return BackendError(
                 "the workspace was changed while it was mounted into the jail; nothing was run",

@@ -93,12 +93,13 @@ class Groups:
 
     def enter(self) -> list[str]:
         """Return the beginning of a command line whose program, and all it starts, is in the groups."""
-        files = sorted(
-            {str(one / "cgroup.procs") for one in map(self._own, _KINDS.values()) if one and one.is_dir()}
-        )
-        if not files:
+        groups = {one for one in map(self._own, _KINDS.values()) if one and one.is_dir()}
+        if not groups:
             return []
-        script = "".join(f"echo $$ >{file} && " for file in files) + 'exec "$@"'
+        # For a process the kernel waits until no other one forks, some 10 ms; for a thread that moves itself
+        # it does not, and the shell has one. Version 2 moves threads within a process's group only.
+        files = sorted(str(one / ("cgroup.procs" if one.parent == TOP else "tasks")) for one in groups)
+        script = "".join(f"echo 0 >{file} && " for file in files) + 'exec "$@"'
         return ["/bin/sh", "-c", script, "sh"]
 
     def shown(self) -> list[str]:

@@ -6,18 +6,24 @@ its version 0.11 only, and none of a directory that was looked at first.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import secrets
 import shutil
 import stat
 from pathlib import Path
 from typing import Any
 
+from hermes._tasks import settled
+from hermes.config import home, make_private
 from hermes.errors import BackendError
 
-from .._workspace import make_own
+from .._command import run_client
+from .._workspace import make_own, remove_trees
+from ._files import PREFIX
 
-__all__ = ["FOLDER", "enter", "failed", "merged", "original", "upper"]
+__all__ = ["FOLDER", "enter", "failed", "merged", "original", "try_out", "upper"]
 
 FOLDER = "overlay"
 _OF = "of.json"
@@ -91,6 +97,44 @@ def enter(base: Path, here: str, identity: str) -> list[str]:
     return [*unshare, "/bin/sh", "-c", _MOUNT, "sh", here, identity, str(folder)]
 
 
+async def try_out(bwrap: str) -> None:
+    """Write to a directory beside it, in a jail that is nothing but this.
+
+    :raises BackendError: an overlay cannot be had here
+    """
+    # By this name `prune` knows what a crash leaves.
+    base = await asyncio.to_thread(lambda: home() / "sandboxes" / f"{PREFIX}{secrets.token_hex(8)}")
+    try:
+        begin = await settled(asyncio.to_thread(_prepared, base))
+        inside = merged(base)
+        words = ["--unshare-user", "--ro-bind", "/", "/", "--bind", inside, inside, "--chdir", inside]
+        words += ["--uid", str(os.geteuid()), "--gid", str(os.getegid())]
+        write = ["/bin/sh", "-c", "echo new >file"]
+        done = await run_client([*begin, bwrap, *words, "--", *write], timeout=10.0)
+        if done.code != 0:
+            raise failed(done.said) or _unavailable(done.said)
+        if not await asyncio.to_thread(_is_beside, base):
+            raise _unavailable("what is written to one is not kept beside the directory")
+    except OSError as error:
+        raise _unavailable(f"{base}: {error.strerror}") from error
+    finally:
+        await settled(asyncio.to_thread(remove_trees, [base]))
+
+
+def _prepared(base: Path) -> list[str]:
+    here = base / "workspace"
+    for one in (base.parent, base, here):
+        make_private(one)
+    (here / "file").write_text("old\n", "ascii")
+    facts = os.stat(here)
+    return enter(base, str(here), f"{facts.st_dev}:{facts.st_ino}")
+
+
+def _is_beside(base: Path) -> bool:
+    found = [base / "workspace" / "file", Path(upper(base), "file")]
+    return [one.read_text("ascii") if one.exists() else "" for one in found] == ["old\n", "new\n"]
+
+
 def failed(said: str) -> BackendError | None:
     """Return why there is no overlay, from what was said on stderr; None when that is not what failed."""
     if f"{_MARK}changed" in said:
@@ -102,8 +146,12 @@ def failed(said: str) -> BackendError | None:
     if not said.startswith("unshare: ") and _MARK not in said:
         return None
     why = said.partition("\n")[0].partition(_MARK)[0] or said
+    return _unavailable(why.strip())
+
+
+def _unavailable(why: str) -> BackendError:
     return BackendError(
-        f"an overlay cannot be mounted here ({why.strip()}); nothing was run",
+        f"an overlay cannot be mounted here ({why}); nothing was run",
         code="overlay_unavailable",
         hint="It needs Linux 5.11 or newer, user namespaces, and HERMES_HOME on a file system that keeps "
         "attributes, such as ext4, xfs or btrfs: no NFS, no overlay of a container. Without jail.overlay "

@@ -14,6 +14,7 @@ from hermes.config import Config, Slurm, section
 from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 from hermes.guest.dirs import SOCKET
 
+from .._least import check_least
 from .._memory import guest_ended
 from .._workspace import lost_files, unchanged
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Shown, Spec
@@ -84,6 +85,7 @@ class SingularityBackend(Backend):
                     "or have SLURM enforce it (cpus, memory): singularity.slurm",
                 )
         super().check_spec()
+        check_least(plan.limits)
 
     def _enforced(self) -> frozenset[str]:
         return frozenset({"cpus", "memory"}) if self._slurm().wanted else enforceable()

@@ -70,6 +70,7 @@ class Files:
             "state_dir": f"{HOME}/.local/state/hermes",
             "cwd": WORKSPACE,
             "relay": False,
+            "limited": True,
         }
 
     def make(self, spec: Spec, plan: Plan) -> None:

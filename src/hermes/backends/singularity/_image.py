@@ -72,8 +72,10 @@ def parse_image(text: str | None, here: str | None) -> Image:
             rest = path
         return Image(f"{scheme}:{rest}")
     path = os.path.abspath(os.path.join(here or os.getcwd(), os.path.expanduser(text)))
-    if os.path.exists(path):
+    if os.path.isfile(path) or os.path.isdir(path):
         return Image(path, path)
+    if os.path.lexists(path):  # a client would wait for what nobody writes into a pipe
+        raise ConfigError(f"{path} is neither a file nor a directory, so no image; nothing was started")
     near = (
         f"docker://{text}"
         if re.fullmatch(r"[a-z0-9][a-z0-9._/-]*(:[\w.-]+)?(@sha256:[0-9a-f]+)?", text)

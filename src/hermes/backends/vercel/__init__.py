@@ -4,20 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
+import importlib.util
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
-
-from vercel.sandbox import (
-    NetworkPolicy,
-    Sandbox,
-    SandboxClient,
-    SandboxResources,
-    SandboxRuntimeSession,
-    SandboxStatus,
-    SnapshotExpiration,
-    SnapshotSource,
-)
 
 from hermes.config import Config, Vercel, section
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
@@ -29,21 +20,33 @@ from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
 from ..ssh import owner
 from . import _snapshots as snapshots
-from ._channel import VercelChannel
-from ._client import account, code_of, opened, within
-from ._prune import KEEP, OWNER, PREFIX, end, prune
+from ._account import KEEP, OWNER, PREFIX, account
 
 if TYPE_CHECKING:
+    from vercel.sandbox import Sandbox, SandboxClient, SandboxRuntimeSession
+
     from hermes.state import Store
+
+if importlib.util.find_spec("vercel.sandbox") is None:
+    raise ModuleNotFoundError("No module named 'vercel.sandbox'", name="vercel")
 
 WORK = "/vercel/sandbox"
 DAY = 86400.0
 DIAGNOSE_SECONDS = 5.0
-RUNNING = frozenset({SandboxStatus.RUNNING, SandboxStatus.PENDING})
+RUNNING = frozenset({"running", "pending"})
+STOPPING = frozenset({"stopping", "snapshotting"})
 PAUSE = 0.25  # seconds between looks at a state that changes
 MEMORY = 2 << 30  # that goes with each core
 
 T = TypeVar("T")
+
+
+def _opened(settings: Vercel) -> SandboxClient:
+    """Return a client of the SDK, whose import takes half a second, and is done for what follows. Blocks."""
+    from . import _channel, _prune  # noqa: F401
+    from ._client import opened
+
+    return opened(settings)
 
 
 class VercelBackend(Backend):
@@ -141,7 +144,7 @@ class VercelBackend(Backend):
     # --- the SDK
 
     async def _client(self) -> SandboxClient:
-        return await asyncio.to_thread(opened, self._wish)
+        return await asyncio.to_thread(_opened, self._wish)
 
     async def _with(self, work: Callable[[SandboxClient, Sandbox], Awaitable[T]]) -> T:
         """Do something with the sandbox, on the connection that is left from the last time.
@@ -162,6 +165,8 @@ class VercelBackend(Backend):
             await client.aclose()
 
     async def _get(self, client: SandboxClient, seconds: float | None = None) -> Sandbox:
+        from ._client import within
+
         deadline = self._wish.deadline if seconds is None else seconds
         return await within(
             deadline, "look for a sandbox", lambda: client.get_sandbox(name=self._at), repeats=True
@@ -180,13 +185,17 @@ class VercelBackend(Backend):
         tags = {OWNER: await asyncio.to_thread(owner), "hermes-name": spec.name}
         if spec.keep:
             tags[KEEP] = "1"
+        expiration = 0.0 if spec.keep else max(spec.lifetime.ttl, DAY)
+        client = await self._client()
+        from vercel.sandbox import NetworkPolicy, SandboxResources, SnapshotExpiration, SnapshotSource
+
+        from ._client import code_of, within
+
         policy = NetworkPolicy.allow_all()
         if self._blocked:
             policy = NetworkPolicy.deny_all()
         elif wish.domains:
             policy = NetworkPolicy.custom({domain: () for domain in wish.domains})
-        expiration = 0.0 if spec.keep else max(spec.lifetime.ttl, DAY)
-        client = await self._client()
         try:
             box = await within(
                 wish.deadline,
@@ -278,6 +287,8 @@ class VercelBackend(Backend):
             await spare[0].aclose()
 
     async def exec_channel(self, argv: Sequence[str]) -> ByteChannel:
+        from ._channel import VercelChannel
+
         wish = self._wish
         return VercelChannel(
             argv, self._attached, deadline=wish.deadline, lifetime=wish.lifetime, on_limit=self._limited
@@ -366,6 +377,8 @@ class VercelBackend(Backend):
             return 0
 
         client = await self._client()
+        from ._client import within
+
         try:
             some = await within(min(wish.deadline, DIAGNOSE_SECONDS), "list sandboxes", first, repeats=True)
         finally:
@@ -388,6 +401,8 @@ class VercelBackend(Backend):
             raise self._unsupported("suspend", "persistent: true keeps the files when it stops")
 
         async def work(client: SandboxClient, box: Sandbox) -> None:
+            from ._client import within
+
             before = box.current_snapshot_id
             await within(self._wish.deadline, "stop a sandbox", box.stop, repeats=True)
             stopped = await self._settle(client)
@@ -401,6 +416,8 @@ class VercelBackend(Backend):
         """Remove the snapshot that another has taken the place of, so that one is billed and not each."""
         if before is None or before == now or before in await asyncio.to_thread(snapshots.kept):
             return
+        from ._client import within
+
         with contextlib.suppress(HermesError):  # it is removed with the sandbox then
 
             async def delete() -> None:
@@ -413,7 +430,7 @@ class VercelBackend(Backend):
         until = time.monotonic() + self._wish.snapshot_deadline
         while True:
             box = await self._get(client)
-            if box.status not in (SandboxStatus.STOPPING, SandboxStatus.SNAPSHOTTING):
+            if box.status not in STOPPING:
                 return box
             if time.monotonic() > until:
                 raise Unreachable(
@@ -442,6 +459,8 @@ class VercelBackend(Backend):
         await self._note("up")
 
     async def _resumed(self, client: SandboxClient) -> Sandbox:
+        from ._client import code_of, within
+
         deadline = self._wish.deadline
         while True:
             try:
@@ -458,9 +477,13 @@ class VercelBackend(Backend):
 
     async def snapshot(self) -> str:
         wish = self._wish
-        keep = SnapshotExpiration(max(wish.snapshot_keep, DAY) if wish.snapshot_keep else 0)
 
         async def work(client: SandboxClient, box: Sandbox) -> str:
+            from vercel.sandbox import SnapshotExpiration
+
+            from ._client import within
+
+            keep = SnapshotExpiration(max(wish.snapshot_keep, DAY) if wish.snapshot_keep else 0)
             session = box.current_session
             if session is None or box.status not in RUNNING:
                 raise SandboxGone("there is no session to keep", reason=self._why(box), operation="snapshot")
@@ -480,6 +503,8 @@ class VercelBackend(Backend):
         async def work(client: SandboxClient, box: Sandbox) -> None:
             if keep_files:
                 await self._leave(client, box)
+            from ._prune import end
+
             await end(client, box, self._wish.deadline)
 
         try:
@@ -491,6 +516,8 @@ class VercelBackend(Backend):
 
     async def _leave(self, client: SandboxClient, box: Sandbox) -> None:
         """Keep the files in a snapshot for the next place of this sandbox."""
+        from ._client import within
+
         ident = box.current_snapshot_id
         session = box.current_session
         if session is not None and box.status in RUNNING:
@@ -503,4 +530,6 @@ class VercelBackend(Backend):
 
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:
-        return await prune(config, store)
+        module = await asyncio.to_thread(importlib.import_module, f"{__name__}._prune")
+        gone: list[str] = await module.prune(config, store)
+        return gone

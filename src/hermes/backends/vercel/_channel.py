@@ -72,8 +72,10 @@ class VercelChannel(CloudChannel):
                     self._argv[0], self._argv[1:], cwd="/", stdin=subprocess.PIPE, stderr=subprocess.PIPE
                 ),
             )
-        except BaseException:
+        except BaseException as error:
             await self._client.aclose()
+            if isinstance(error, Unreachable) and isinstance(error.__cause__, httpx2.TransportError):
+                error.code = "link_broke"  # whether one started is not known; nothing was said to it
             raise
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 

@@ -1,18 +1,13 @@
-"""Vercel's SDK: credentials, a deadline for each call, and its errors in terms of hermes."""
+"""Vercel's SDK: a client, a deadline for each call, and its errors in terms of hermes."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import functools
-import json
-import os
 import ssl
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import anyio._backends._asyncio
 import httpcore2
@@ -20,109 +15,21 @@ import httpx2
 from vercel.errors import VercelError
 from vercel.sandbox import SandboxApiError, SandboxClient, SandboxCredentials, SandboxServiceOptions
 
-from hermes.config import Secret, Vercel, dotenv
-from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
+from hermes.config import Vercel
+from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable
 
-__all__ = ["Account", "account", "code_of", "connected", "opened", "translated", "within"]
+from ._account import SETTINGS, account
 
-SETTINGS = "https://vercel.com/account/settings/tokens"
-TOKENS = ("VERCEL_TOKEN", "VERCEL_OIDC_TOKEN")
+__all__ = ["code_of", "connected", "opened", "translated", "within"]
+
 AWAY = "Is there a network, and is vercel.api_url right? Vercel's status page says whether it has trouble."
 GENTLE = 5.0  # the longest that is waited between attempts, where the provider does not say
 MOST_FAILURES = 5
-MOST_FILE = 1 << 16
 IDLE = 50.0  # seconds for which a connection is kept for the next request
 
 IMPORTED = (anyio._backends._asyncio, httpcore2)  # which the SDK would import on the event loop
 
 T = TypeVar("T")
-
-
-class Account(NamedTuple):
-    """Whose sandboxes: a token, a team, a project."""
-
-    token: Secret
-    team: str
-    project: str
-
-
-def account(settings: Vercel) -> Account:
-    """Return the credentials that are configured. Blocks.
-
-    :raises BackendError: code ``backend_unavailable``; some are missing, or the token has expired
-    """
-    stored = dotenv(TOKENS)
-    token, oidc = (os.environ.get(name) or stored.get(name) or "" for name in TOKENS)
-    team, project = settings.team or "", settings.project or ""
-    if settings.linked and not (team and project):
-        linked = _linked(settings.linked)
-        team, project = team or linked[0], project or linked[1]
-    if not token and oidc:
-        told = _claims(oidc)
-        token, team, project = oidc, team or told.team, project or told.project
-        if told.until and told.until <= time.time():
-            ago = (time.time() - told.until) / 60
-            raise BackendError(
-                f"the token in VERCEL_OIDC_TOKEN expired {ago:.0f} minutes ago; nothing was started",
-                code="backend_unavailable",
-                hint=f"'vercel env pull' gets another one; one for VERCEL_TOKEN lasts longer: {SETTINGS}",
-            )
-    missing = [
-        f"{variable} ({key})"
-        for value, variable, key in (
-            (token, "VERCEL_TOKEN", "vercel.token"),
-            (team, "VERCEL_TEAM_ID", "vercel.team"),
-            (project, "VERCEL_PROJECT_ID", "vercel.project"),
-        )
-        if not value
-    ]
-    if missing:
-        raise BackendError(
-            f"Vercel's credentials lack {' and '.join(missing)}; nothing was started",
-            code="backend_unavailable",
-            hint=f"Make a token at {SETTINGS}. The ids are in the settings of the team and the project. "
-            "Set the variables, or run 'hermes setup'.",
-            context={"missing": missing},
-        )
-    return Account(Secret(token), team, project)
-
-
-class _Claims(NamedTuple):
-    team: str
-    project: str
-    until: float
-
-
-def _claims(token: str) -> _Claims:
-    """Return what a token of OIDC says of itself; the provider checks it.
-
-    :raises BackendError: code ``backend_unavailable``; it is none
-    """
-    try:
-        part = token.split(".")[1]
-        told = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
-        return _Claims(
-            str(told.get("owner_id") or ""), str(told.get("project_id") or ""), float(told.get("exp") or 0)
-        )
-    except (IndexError, ValueError, TypeError, AttributeError, RecursionError):
-        raise BackendError(
-            "what is in VERCEL_OIDC_TOKEN is no token of OIDC, or not all of one; nothing was started",
-            code="backend_unavailable",
-            hint=f"'vercel env pull' gets one; one for VERCEL_TOKEN lasts longer: {SETTINGS}",
-        ) from None
-
-
-def _linked(folder: str) -> tuple[str, str]:
-    path = Path(folder).expanduser() / ".vercel" / "project.json"
-    try:
-        with open(path, "rb") as file:
-            told = json.loads(file.read(MOST_FILE))
-        return str(told.get("orgId") or ""), str(told.get("projectId") or "")
-    except (OSError, ValueError, AttributeError) as error:
-        raise ConfigError(
-            f"vercel.linked: {path} cannot be read: {error}; nothing was started",
-            hint="Name a directory that 'vercel link' was run in.",
-        ) from error
 
 
 def opened(settings: Vercel) -> SandboxClient:

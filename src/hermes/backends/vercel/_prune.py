@@ -12,13 +12,11 @@ from hermes.state import SandboxRecord, Store
 
 from .._leftovers import known, surplus
 from ..ssh import owner
+from ._account import KEEP, OWNER, PREFIX
 from ._client import connected, within
 
-__all__ = ["KEEP", "OWNER", "PREFIX", "end", "prune"]
+__all__ = ["end", "prune"]
 
-PREFIX = "hermes-"
-OWNER = "hermes-owner"
-KEEP = "hermes-keep"
 LIST_SECONDS = 12.0
 GRACE = 60.0  # seconds in which a sandbox may be there before its record is seen here
 

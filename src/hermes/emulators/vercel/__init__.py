@@ -40,6 +40,7 @@ class VercelEmulator(Emulator):
         "create_hangs": "the next create is never answered",
         "quota": "the next create is refused for want of quota",
         "stopped_mid_command": "the session stops after the next command began (delay=0.3)",
+        "start_cut": "the next command starts, and the connection breaks before the answer",
         "stream_closed": "the next reading of a log finds the connection to the sandbox lost",
         "stream_cut": "the next record of a stream is cut in its middle",
         "stream_without_end": "the next stream ends early and properly, without its last record",

@@ -204,6 +204,8 @@ class Routes:
         session = self._live(request)
         told = await _json(request)
         command = await self._started(session, told)
+        if self._emulator.fault("start_cut") and request.transport is not None:
+            request.transport.abort()
         if not told.get("wait"):
             return web.json_response({"command": command.payload()})
         first = {"command": command.payload()}

@@ -1,0 +1,40 @@
+"""What a package that comes with an extra is needed for, said in one way wherever it is not there."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from .errors import ConfigError
+
+__all__ = ["needs"]
+
+
+@contextlib.contextmanager
+def needs(
+    what: str,
+    extra: str,
+    *,
+    outcome: str = "; nothing was started",
+    hint: str = "",
+    context: dict[str, Any] | None = None,
+) -> Iterator[None]:
+    """Import in here what an extra brings.
+
+    :param what: what is not possible without, as the subject of a sentence
+    :param outcome: what follows from it
+    :param hint: a further sentence for people
+    :raises ConfigError: code ``extra_missing``
+    """
+    try:
+        yield
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] == "hermes":
+            raise  # a fault of our own code, and no missing package
+        raise ConfigError(
+            f"{what} needs a package that is not installed: {error.name or error}{outcome}",
+            code="extra_missing",
+            hint=f"Install it with: pip install 'hermes-places[{extra}]'" + (f". {hint}" if hint else ""),
+            context=context,
+        ) from error
