@@ -515,7 +515,7 @@ class DockerBackend(Backend):
         if isinstance(made.get("credentials"), str) and not paused:
             await asyncio.to_thread(stage.make, made["credentials"], made["host_uid"])
         verb = "unpause" if paused else "start"
-        kept_at = None if made["volumes"] else str(base_of(self.spec.id))
+        kept_at = None if made["volumes"] else str(await asyncio.to_thread(base_of, self.spec.id))
         done = await engine.call(verb, made["container"], cwd=kept_at)
         if done.code != 0:
             if missing(done.err):
