@@ -50,6 +50,7 @@ async def run_client(
     stdin: bytes | None = None,
     on_line: Callable[[str], None] | None = None,
     terminal: Literal["out", "err"] | None = None,
+    cwd: str | None = None,
 ) -> Done:
     """Run a program and return how it ended. It is killed, with what it started, when nobody waits any more.
 
@@ -62,7 +63,7 @@ async def run_client(
     """
     program = os.path.basename(argv[0])
     try:
-        process = await in_thread(lambda: _start(argv, env, terminal), _abandon)
+        process = await in_thread(lambda: _start(argv, env, terminal, cwd), _abandon)
     except OSError as error:
         raise BackendError(
             f"cannot start '{program}': {error.strerror or error}",
@@ -87,7 +88,10 @@ async def run_client(
 
 
 def _start(
-    argv: Sequence[str], env: Mapping[str, str] | None, terminal: Literal["out", "err"] | None
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    terminal: Literal["out", "err"] | None,
+    cwd: str | None,
 ) -> subprocess.Popen[bytes]:
     ours, theirs = pty.openpty() if terminal else (-1, subprocess.PIPE)
     try:
@@ -99,6 +103,7 @@ def _start(
             stdout=theirs if terminal == "out" else subprocess.PIPE,
             stderr=theirs if terminal == "err" else subprocess.PIPE,
             env=environment() if env is None else dict(env),
+            cwd=cwd,
             start_new_session=True,
         )
     except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -80,7 +81,11 @@ async def test_the_reason_is_said_and_nothing_runs_twice(
     assert await containers(place, box.id) == []
 
 
-async def test_a_command_that_ran_out_of_memory_is_told_from_one_that_was_killed(place: str) -> None:
+async def test_a_command_that_ran_out_of_memory_is_told_from_one_that_was_killed(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what watches over podman's container leaves no file where hermes was started."""
+    monkeypatch.chdir(tmp_path)
     if not ROOT:
         return
     async with sandbox(place, limits={"memory": 128 * MIB}) as box:
@@ -88,6 +93,7 @@ async def test_a_command_that_ran_out_of_memory_is_told_from_one_that_was_killed
         assert (result.exit_code, result.out_of_memory) == (137, True)
         result = await box.run("sh -c 'kill -9 $$'")
         assert (result.exit_code, result.out_of_memory) == (137, False)
+    assert not await asyncio.to_thread(os.listdir, tmp_path)
 
 
 async def test_a_restart_is_said(place: str, hermes_home: Path) -> None:

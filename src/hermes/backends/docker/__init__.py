@@ -230,15 +230,15 @@ class DockerBackend(Backend):
             *("--entrypoint", "/bin/sh", plan.image.reference, "-c"),
             container.init_script(0 if self.spec.keep else _idle(self.spec.lifetime)),
         )
-        done = await settled(engine.call(*argv))
+        done = await settled(engine.call(*argv, cwd=files.kept_at))
         if done.code != 0 and no_image(done.err):
             # Looking first would cost every start the time of a call.
             await ensure(engine, plan.image, self.progress, self.measure)
-            done = await settled(engine.call(*argv))
+            done = await settled(engine.call(*argv, cwd=files.kept_at))
         if done.code != 0 and container.never_began(done.err):
             # Engines are seen to lose a container's files for a moment. Nothing has run in it.
             await settled(engine.call("rm", "--force", name))
-            done = await settled(engine.call(*argv))
+            done = await settled(engine.call(*argv, cwd=files.kept_at))
         runtime = plan.options.runtime
         if done.code != 0 and runtime and runtime not in engine.facts.runtimes and "runtime" in done.err:
             raise BackendError(
@@ -515,7 +515,8 @@ class DockerBackend(Backend):
         if isinstance(made.get("credentials"), str) and not paused:
             await asyncio.to_thread(stage.make, made["credentials"], made["host_uid"])
         verb = "unpause" if paused else "start"
-        done = await engine.call(verb, made["container"])
+        kept_at = None if made["volumes"] else str(await asyncio.to_thread(base_of, self.spec.id))
+        done = await engine.call(verb, made["container"], cwd=kept_at)
         if done.code != 0:
             if missing(done.err):
                 raise SandboxGone("the container is gone", reason="its container was removed")

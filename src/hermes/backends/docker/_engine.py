@@ -66,11 +66,13 @@ class Engine:
         on_line: Callable[[str], None] | None = None,
         env: Mapping[str, str] | None = None,
         watched: bool = False,
+        cwd: str | None = None,
     ) -> Done:
         """Run the client program to its end, whatever its exit code.
 
         :param env: further variables of the client program
         :param watched: let it tell *on_line* how far it is, which it tells terminals alone
+        :param cwd: where it runs: what it leaves to watch over a container may leave a file there
 
         :raises BackendError: it cannot be started
         :raises Unreachable: it, or the engine, does not answer
@@ -82,6 +84,7 @@ class Engine:
             on_line=on_line,
             env=everything,
             terminal=("err" if self.name == "podman" else "out") if watched else None,
+            cwd=cwd,
         )
         if done.code != 0 and _is_down(done.err):
             raise Unreachable(

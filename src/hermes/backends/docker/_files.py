@@ -103,6 +103,11 @@ class Files:
                 hint="Remove it if it is not yours, or set XDG_RUNTIME_DIR to a directory of your own.",
             ) from error
 
+    @property
+    def kept_at(self) -> str | None:
+        """The sandbox's directory on this machine, None where it has none."""
+        return str(self._base) if self._shared else None
+
     def _mounts(self) -> list[Mount]:
         found = [] if self._plan.here is None else [Mount(self._plan.here, WORKSPACE)]
         for name, target in self._own:
