@@ -10,7 +10,7 @@ from hermes.approval import Decision
 
 from ._engine import CWD, judge, lines
 
-FILES = ("corpus.jsonl", "variants.jsonl", "daily.jsonl", "blind.jsonl", "fresh.jsonl")
+FILES = ("corpus.jsonl", "variants.jsonl", "daily.jsonl", "blind.jsonl", "fresh.jsonl", "sixth.jsonl")
 
 
 def decided(row: dict[str, Any]) -> Decision:
@@ -46,7 +46,7 @@ def test_what_must_never_run_is_blocked(file: str) -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_what_is_harmless_is_not_asked(file: str) -> None:
     asked, count = wrong(file, "benign", "allow")
-    assert count > (500 if file in ("daily.jsonl", "blind.jsonl", "fresh.jsonl") else 900)
+    assert count > (500 if file in FILES[2:] else 900)
     assert len(asked) <= 0.003 * count, asked
 
 

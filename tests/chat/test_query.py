@@ -190,7 +190,8 @@ def test_what_must_be_asked_is_refused_where_nobody_is(cli: Cli, model: Server) 
     done = cli("-q", "x")
     assert done.stdout == b"I could not.\n"
     assert (cli.cwd / "precious").exists()
-    assert "refused" in model.seen[1].last
+    assert "refused" in model.seen[1].last and "There is nobody to ask" in model.seen[1].last
+    assert "--yes" not in model.seen[1].last  # which is no option of this
     assert b"= refused, and nothing was run" in done.stderr
 
 

@@ -116,6 +116,38 @@ def test_what_is_their_own_elsewhere_is_told_with_its_reason() -> None:
     assert redact.ours == "" and "until you set credentials.redact to off" in redact.why
 
 
+@pytest.mark.parametrize(
+    ("section", "becomes"),
+    [
+        ({"provider": "anthropic", "default": "claude-sonnet-4-5"}, "anthropic:claude-sonnet-4-5"),
+        ({"provider": "anthropic", "default": "anthropic/claude-sonnet-4-5"}, "anthropic:claude-sonnet-4-5"),
+        ({"provider": "gemini", "default": "gemini-2.5-pro"}, "google:gemini-2.5-pro"),
+        ({"default": "openai/gpt-5"}, "openai:gpt-5"),
+        ({"provider": "custom", "default": "qwen3", "base_url": "http://127.0.0.1:11434/v1"}, "qwen3"),
+        ({"provider": "openrouter", "default": "openai/gpt-5"}, None),
+        ({"default": "claude-sonnet-4-5"}, None),
+        ("claude-sonnet-4-5", None),
+    ],
+)
+def test_the_model(section: Any, becomes: str | None) -> None:
+    step, *more = plan({"model": section}, {})
+    assert (step.ours, step.value) == (("model.name", becomes) if becomes else ("", None))
+    url = section.get("base_url") if isinstance(section, dict) else None
+    assert more == ([("model.base_url", "model.base_url", url, "")] if url else [])
+    assert becomes or "model.name" in step.why or "model.base_url" in step.why
+
+
+def test_the_model_beside_its_own_settings(cli: Cli) -> None:
+    cli.home.mkdir()
+    config = cli.home / "config.yaml"
+    config.write_text("model:\n  provider: anthropic  # theirs\n  default: claude-x\n")
+    cli.out("config", "migrate", "--apply")
+    assert "# theirs" in config.read_text()
+    assert cli.out("config", "get", "model.name").strip() == "anthropic:claude-x"
+    config.write_text("model: claude-x\n")
+    assert "PROVIDER:claude-x" in cli.out("config", "migrate", "--apply")
+
+
 def test_variables_count_where_the_file_says_nothing() -> None:
     variables = {"TERMINAL_ENV": "ssh", "TERMINAL_DOCKER_IMAGE": "x", "TERMINAL_SSH_HOST": "h", "TERM": "y"}
     found = {step.ours: step.value for step in plan({"terminal": {"backend": "docker"}}, variables)}

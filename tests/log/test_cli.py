@@ -105,6 +105,62 @@ def test_a_file_of_another_kind_does_no_harm(used: Cli) -> None:
     assert used("replay", "deadbeef").returncode == 125
 
 
+def test_what_is_no_file_is_passed_over(used: Cli) -> None:
+    place = folder(used.home)
+    (place / "99999999-000000-aaaaaaaa.jsonl").mkdir()
+    (place / "99999999-000000-bbbbbbbb.jsonl").symlink_to("/etc/passwd")
+    os.mkfifo(place / "99999999-000000-cccccccc.jsonl")
+    done = used("log", "-n", "0")
+    assert done.returncode == 0 and done.stderr.count(b"warning: ") == 3, done
+    assert len(done.stdout.splitlines()) > 1
+    for name in ("aaaaaaaa", "bbbbbbbb", "cccccccc"):
+        assert used("replay", name).returncode == 125
+
+
+BEGUN = {
+    **{"session": "s", "cwd": "/", "program": "p", "terminal": "t"},
+    **{"decision": {"action": "ask", "rule": "r", "reason": "x"}, "error": {"code": "c", "message": "m"}},
+}
+ENDED = {"status": "ok", "exit_code": 0, "duration": 1.0, "cwd": "/", "error": {"code": "c", "message": "m"}}
+BAD: tuple[Any, ...] = (
+    None,
+    5,
+    -1.5,
+    "x",
+    [],
+    [1],
+    {},
+    {"code": 7, "message": [], "action": 3},
+    True,
+    10**400,
+)
+
+
+def test_values_of_another_kind_do_no_harm(used: Cli) -> None:
+    lines: list[dict[str, Any]] = [{"type": "session", "version": 1, "backend": 7, "host": [], "sandbox": {}}]
+    for bad in BAD:
+        for of, key in [(BEGUN, key) for key in BEGUN] + [(ENDED, key) for key in ENDED]:
+            at = {"n": len(lines), "time": float(len(lines))}
+            first, last = (one | {key: bad} if one is of else one for one in (BEGUN, ENDED))
+            lines.append({"type": "command", **at, "kind": "run", "text": "true", **first})
+            lines.append({"type": "output", **at, "stream": "stdout", "data": "out\n"})
+            lines.append({"type": "end", **at, **last})
+        lines.append({"type": "command", "n": bad, "time": bad, "kind": bad, "text": bad})
+        lines.append({"type": "output", "n": 1, "time": bad, "stream": bad, "data": bad})
+        lines.append({"type": "omitted", "n": 1, "time": 1.0, "stream": "stdout", "bytes": bad})
+    path = folder(used.home) / "99999999-000000-deadbeef.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    for args in (
+        ("log", "-n", "0"),
+        ("log", "--json"),
+        ("log", "deadbeef", "--output"),
+        ("log", "deadbeef", "--failed", "--json"),
+        ("replay", "deadbeef", "--speed", "1000"),
+    ):
+        done = used(*args)
+        assert done.returncode == 0 and b"fault of hermes" not in done.stderr, (args, done.stderr[-500:])
+
+
 def test_jobs_and_terminals_of_the_command_line(cli: Cli) -> None:
     ident = cli.out("jobs", "start", "echo from a job; exit 5").strip()
     assert cli("jobs", "attach", ident).returncode == 5

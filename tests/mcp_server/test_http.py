@@ -111,8 +111,9 @@ async def test_nobody_else_is_let_in(tmp_path: Path) -> None:
             for more, code in (({"origin": "http://evil.example"}, 403), ({"host": "evil.example"}, 421)):
                 answer = await http.post(server.address, headers={**right, **more}, json=HELLO)
                 assert answer.status_code == code
-            answer = await http.post(server.address, headers=right, json=HELLO)
-            assert answer.status_code == 200 and '"name":"hermes"' in answer.text
+            for headers in (right, {"authorization": f"bearer {TOKEN}"}):
+                answer = await http.post(server.address, headers=headers, json=HELLO)
+                assert answer.status_code == 200 and '"name":"hermes"' in answer.text
         with pytest.raises(Exception):  # noqa: B017  # the SDK wraps what the server answers
             async with server.client(token="wrong"):
                 pass

@@ -41,7 +41,7 @@ def grows(code: str) -> bool:
 _LOOPS = Lazy(r"\bsetInterval\s*\([^\n]{0,2000}")  # a timer waits
 _SPAWNS = Lazy(
     r"\b(?:spawn\w*|[Pp]open\w*|fork\w*|execFile|proc_open|Process\.(?:start|spawn)|"
-    r"start_?[Pp]rocess|Thread\.new|Task\.async)\b|\b(?:system|exec|shell_exec|os\.execute)\b[^\n;]{0,200}&\s*[\"'`)]"
+    r"start_?(?:Process|process)|Thread\.new|Task\.async)\b|\b(?:system|exec|shell_exec|os\.execute)\b[^\n;]{0,200}&\s*[\"'`)]"
 )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ._globs import meets
 from ._lazy import Lazy
-from ._marks import GLOBS, STAR, UNKNOWN, globbed, marked, names, plain, unknown
+from ._marks import DECODED, GLOBS, STAR, UNKNOWN, globbed, marked, names, plain, unknown
 
 # Directories that belong to the system as a whole: nobody deletes one of these in earnest.
 TOP = names(
@@ -48,6 +48,8 @@ def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
     """
     if len(path) > 4096:
         return UNKNOWN  # no system opens it
+    if path[-1:] == DECODED:
+        path = path.removesuffix("\n" + DECODED) or DECODED  # all of it is known
     if not path.startswith(("/", "~")):
         path = f"{cwd}/{path}"
     if links or "/." in path or "//" in path or path[-1] == "/" or not path.startswith(("/", "~/")):

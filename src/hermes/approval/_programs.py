@@ -12,7 +12,7 @@ from . import _paths as paths
 from ._before import changed, pieces, substituted
 from ._call import Call
 from ._carriers import Handler, told
-from ._decode import decoded, way_of
+from ._decode import decoded, legible, way_of
 from ._lazy import Lazy
 from ._marks import BEFORE, DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
 from ._options import apart, options_of, searched
@@ -130,7 +130,7 @@ def _legible(run: Interpreter, call: Call) -> str | None:
         return None
     operands = [one for one in call.argv[1:] if one[:1] != "-" and one not in ("base64", "enc")]
     text = run.state.files.get(run.path(operands[-1], call.cwd)) if operands else call.stdin
-    return decoded(text, way) if text else None
+    return decoded(legible(text), way) if text else None
 
 
 _HTTPIE = marks.names("http https xh xhs")

@@ -18,6 +18,9 @@ HINT = (
 )
 
 
+OF_A_MODEL = "There is nobody to ask: hermes has no terminal here. Take another way, or tell the user."
+
+
 class Yes:
     """Answers yes to everything that is asked, because ``--yes`` was given."""
 
@@ -41,4 +44,4 @@ def asker(*, yes: bool, lasting: bool = False, model: bool = False) -> Yes | Pro
             from ._prompt import Prompt
 
             return Prompt(lasting=lasting, model=model)
-    return Nobody(HINT)
+    return Nobody(OF_A_MODEL if model else HINT)

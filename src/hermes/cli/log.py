@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hermes.config import load
+from hermes.errors import HermesError
 
 from . import _options as options
 from ._group import Group
-from ._report import clean
+from ._report import clean, say
 from ._text import age, plural, print_json, size, table
 
 if TYPE_CHECKING:
@@ -107,7 +108,11 @@ def _wanted(
     backend, _, host = (sandbox or "").partition(":")
     left = count or -1
     for path in recordings():
-        one = read(path, outputs=False)
+        try:
+            one = read(path, outputs=False)
+        except HermesError as error:
+            say(f"warning: {error.message}.")
+            continue
         if backend and (one.facts.get("backend") != backend or (host and one.facts.get("host") != host)):
             continue
         if (name is not None and one.facts.get("sandbox") != name) or (failed and not one.failed):

@@ -119,8 +119,10 @@ def plan(data: Mapping[str, Any], variables: Mapping[str, str]) -> list[Step]:
         if theirs and key not in terminal and (key in _SAME or key in _WHEN or key in _NONE):
             terminal[key], named[key] = value, name
     steps = _joined([_step(key, value, named[key]) for key, value in terminal.items()])
-    others = [key for key in data if key in FOREIGN and key != "terminal"]
-    return [*steps, *_approvals(data), *(Step(key, why=_others(key)) for key in others), *_security(data)]
+    model = _model(data.get("model"))
+    others = [key for key in data if key in FOREIGN and key != "terminal" and not (key == "model" and model)]
+    told = (Step(key, why=_others(key)) for key in others)
+    return [*steps, *model, *_approvals(data), *told, *_security(data)]
 
 
 def _others(key: str) -> str:
@@ -130,6 +132,35 @@ def _others(key: str) -> str:
         "security": "has no meaning here, but for redact_secrets",
         "model": "its names are of another form here: hermes config set model.name PROVIDER:MODEL",
     }.get(key, "has no meaning here")
+
+
+_PROVIDERS = {"anthropic": "anthropic", "openai": "openai", "google": "google", "gemini": "google"}
+"""Their names of providers that hermes speaks with itself."""
+
+_OTHERWISE = (
+    "hermes speaks with openai, anthropic, google and with servers at model.base_url: see docs/chat.md"
+)
+
+
+def _model(section: Any) -> list[Step]:
+    """Return what becomes of the model that they talk to; nothing where the section is ours."""
+    if isinstance(section, str) and section:
+        return [
+            Step("model", why=f"does not say whose model it is: set model.name to PROVIDER:{section[:80]}")
+        ]
+    if not isinstance(section, Mapping) or "name" in section:
+        return []
+    name, url, whose = (section.get(key) for key in ("default", "base_url", "provider"))
+    if not isinstance(name, str) or not name:
+        return []
+    if isinstance(url, str) and url:
+        return [Step("model.default", "model.name", name), Step("model.base_url", "model.base_url", url)]
+    provider = _PROVIDERS.get(str(whose or name.partition("/")[0]).lower())
+    if provider is None:
+        return [Step("model.default", why=_OTHERWISE)]
+    first, slash, rest = name.partition("/")
+    bare = rest if slash and _PROVIDERS.get(first.lower()) == provider else name
+    return [Step("model.default", "model.name", f"{provider}:{bare}")]
 
 
 def _approvals(data: Mapping[str, Any]) -> list[Step]:

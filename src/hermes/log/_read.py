@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import errno
 import json
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import msgspec
 
@@ -18,6 +20,7 @@ from . import CAST, LINES, directory
 __all__ = ["Command", "Output", "Recording", "cast", "find", "read", "recordings"]
 
 NEWEST = "last"
+WRONG = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
 class Output(msgspec.Struct):
@@ -54,6 +57,14 @@ class Command(msgspec.Struct, kw_only=True):
     def failed(self) -> bool:
         """Whether it came to no good end; one of which no end is known did not."""
         return self.status not in (None, "ok") or bool(self.exit_code) or self.error is not None
+
+
+class _End(msgspec.Struct):
+    status: str
+    exit_code: int | None = None
+    duration: float | None = None
+    cwd: str | None = None
+    error: dict[str, Any] | None = None
 
 
 class Recording(msgspec.Struct):
@@ -136,7 +147,7 @@ def read(path: Path, *, outputs: bool = True) -> Recording:
     recording = Recording(path, {}, [])
     by_number: dict[int, Command] = {}
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             for line in file:
                 if not outputs and line.startswith(b'{"type":"output"'):
                     continue
@@ -146,7 +157,7 @@ def read(path: Path, *, outputs: bool = True) -> Recording:
                         recording.facts = event
                     else:
                         _add(recording, by_number, event)
-                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                except WRONG:
                     continue
     except OSError as error:
         raise unreadable(path, error) from error
@@ -157,13 +168,10 @@ def _add(recording: Recording, by_number: dict[int, Command], event: dict[str, A
     what, when = event["type"], float(event["time"])
     if what in ("command", "change"):
         known = ("session", "cwd", "program", "decision", "terminal", "error")
-        command = Command(
-            number=int(event.get("n", 0)),
-            time=when,
-            kind=str(event.get("kind", what)),
-            text=str(event["text"] if what == "command" else event["path"]),
-            **{key: event[key] for key in known if event.get(key) is not None},
-        )
+        said = {key: event[key] for key in known if event.get(key) is not None}
+        said |= {"number": event.get("n", 0), "time": when, "kind": event.get("kind", what)}
+        said["text"] = event["text"] if what == "command" else event["path"]
+        command = msgspec.convert(said, Command)
         if what == "command":
             by_number[command.number] = command
         recording.commands.append(command)
@@ -177,9 +185,10 @@ def _add(recording: Recording, by_number: dict[int, Command], event: dict[str, A
     elif what == "omitted":
         command.outputs.append(Output(when, str(event["stream"]), omitted=int(event["bytes"])))
     elif what == "end":
-        command.end, command.status = when, str(event["status"])
-        command.exit_code, command.duration = event.get("exit_code"), event.get("duration")
-        command.cwd_after, command.error = event.get("cwd"), event.get("error")
+        end = msgspec.convert(event, _End)
+        command.end, command.status = when, end.status
+        command.exit_code, command.duration = end.exit_code, end.duration
+        command.cwd_after, command.error = end.cwd, end.error
 
 
 Frame = tuple[float, Literal["o", "r", "m"], str]
@@ -194,7 +203,7 @@ def cast(recording: Recording, command: Command) -> tuple[dict[str, Any], list[F
     frames: list[Frame] = []
     head: dict[str, Any] = {}
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             for line in file:
                 try:
                     event = json.loads(line)
@@ -202,13 +211,22 @@ def cast(recording: Recording, command: Command) -> tuple[dict[str, Any], list[F
                         head = event
                     elif event[1] in ("o", "r", "m"):
                         frames.append((float(event[0]), event[1], str(event[2])))
-                except (ValueError, IndexError, TypeError, KeyError, RecursionError):
+                except WRONG:
                     continue
     except FileNotFoundError:
         pass
     except OSError as error:
         raise unreadable(path, error) from error
     return head, frames
+
+
+def opened(path: Path) -> BinaryIO:
+    """Open a file of a recording. What is no file is not waited for, and no link is followed."""
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.EINVAL, "it is no file")
+    return os.fdopen(fd, "rb")
 
 
 def unreadable(path: Path, error: OSError) -> HermesError:

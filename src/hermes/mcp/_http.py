@@ -27,14 +27,16 @@ class Guard:
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
-        self._wanted = b"Bearer " + token.encode()
+        self._wanted = b"bearer " + token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         given = [value for name, value in scope.get("headers", ()) if name == b"authorization"]
-        if scope["type"] == "http" and len(given) == 1 and hmac.compare_digest(given[0], self._wanted):
+        # The word before the token may be written in any way.
+        told = given[0][:7].lower() + given[0][7:] if len(given) == 1 else b""
+        if scope["type"] == "http" and hmac.compare_digest(told, self._wanted):
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":

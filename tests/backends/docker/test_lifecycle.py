@@ -135,7 +135,7 @@ async def test_suspend_and_resume_keep_the_files(place: str) -> None:
 OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "image": ({"image": "hermes-test:other"}, "image: .*hermes-test:bookworm, now hermes-test:other"),
     "mounts": ({"mounts": ["/usr/share:/mnt/share:ro"]}, r"mounts: .*now \[\"/usr/share:/mnt/share:ro\"\]"),
-    "limits": ({"limits": {"pids": 77}}, r"limits: \{\}, now \{\"pids\":77"),
+    "limits": ({"limits": {"pids": 77}}, "limits: none, now pids 77"),
     "network": ({"network": "off"}, "network: on, now off"),
     "user": ({"user": "1234"}, "docker.user: host, now 1234"),
     "tmp_size": ({"tmp_size": 1 << 20}, "docker.tmp_size: 1073741824, now 1048576"),

@@ -153,7 +153,10 @@ async def test_what_it_cannot_do_is_refused(open_box: Open, options: dict[str, o
         await open_box(**options)
 
 
-async def test_a_workspace_that_is_changed_while_it_is_mounted(open_box: Open, tmp_path: Path) -> None:
+@pytest.mark.parametrize("network", ["off", "on"])
+async def test_a_workspace_that_is_changed_while_it_is_mounted(
+    open_box: Open, tmp_path: Path, network: str
+) -> None:
     """Another jail that writes there could lead a mount elsewhere, between the look and the mount."""
     here, other = tmp_path / "project", tmp_path / "other"
     for folder in (here, other):
@@ -168,7 +171,7 @@ exec {real} "$@"
     )
     swapping.chmod(0o755)
     with pytest.raises(BackendError, match="changed while it was mounted") as caught:
-        await open_box(workspace=str(here), program=str(swapping), network="off")
+        await open_box(workspace=str(here), program=str(swapping), network=network)
     assert caught.value.code == "workspace_changed"
 
 

@@ -66,7 +66,7 @@ class JailChannel(ProcessChannel):
         try:
             await asyncio.to_thread(way_out.wait)
         except HermesError as error:
-            self._no_network = error
+            self._no_network, self._heard = error, b""
             self._abort(error.message)
             return
         finally:
@@ -109,8 +109,6 @@ class JailChannel(ProcessChannel):
     @property
     def failure(self) -> HermesError | None:
         """Why there is no process in the jail; None while there is one, or when nobody says."""
-        if self._no_network is not None:
-            return self._no_network
         if self.returncode == CHANGED:
             return BackendError(
                 "the workspace was changed while it was mounted into the jail; nothing was run",
@@ -118,7 +116,7 @@ class JailChannel(ProcessChannel):
                 hint="Something else works in that directory: try again.",
             )
         said = self.stderr_tail
-        return _failed(said) if self.returncode and said.startswith("bwrap: ") else None
+        return _failed(said) if self.returncode and said.startswith("bwrap: ") else self._no_network
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         bwrap, *inner = self._argv
