@@ -74,7 +74,8 @@ def test_what_an_image_comes_from_is_one_setting(file: Path, monkeypatch: pytest
     assert (docker.image, docker.dockerfile, docker.user) == (None, "D", "root")
     assert sources({"docker.dockerfile": "D"}).origin("docker.image") == "option docker.dockerfile"
     assert sources({"docker.user": "x"}).origin("docker.image").endswith("config.yaml:2")
-    assert load({"docker.image": ""}).docker.image in (None, "")
+    assert load({"docker.dockerfile": ""}).docker.image == "a"
+    assert sources({}).origin("docker.dockerfile") == "default"
     monkeypatch.setenv("HERMES_DOCKER_IMAGE", "b")
     assert (load().docker.image, load({"docker.devcontainer": "c"}).docker.image) == ("b", None)
     both = load({"docker.devcontainer": "c", "docker.image": "d"}).docker

@@ -10,7 +10,7 @@ import msgspec
 from hermes.errors import ConfigError
 
 from ._load import _each, _hints, _section
-from ._schema import Config
+from ._schema import Config, Image
 from ._units import parse_value
 
 __all__ = ["known", "nearest", "plain_names", "split", "value_of"]
@@ -112,4 +112,4 @@ def value_of(key: str, text: str) -> Any:
 def _is_text(wanted: Any) -> bool:
     """Return whether a setting takes any text, so that ``1.20`` and ``[x]`` are no number and no list."""
     options = get_args(wanted) if get_origin(wanted) in (Union, types.UnionType) else (wanted,)
-    return str in options
+    return str in options or Image in options

@@ -114,6 +114,9 @@ class Sources(NamedTuple):
                 found = found.get(part, _NOTHING) if isinstance(found, Mapping) else _NOTHING
             others = [one for one in IMAGE_FROM if at[:-1] == ("docker",) and at[-1] in IMAGE_FROM]
             instead = [one for one in others if (layer.values.get("docker") or {}).get(one)]
+            instead = (
+                instead if any(at[-1] in (one.values.get("docker") or {}) for one in self.layers) else []
+            )
             if found is not _NOTHING or instead:
                 words: str = layer.where(at if found is not _NOTHING else ("docker", instead[0]))
                 return words
