@@ -91,10 +91,10 @@ def test_where_the_output_goes(
 
 
 def test_what_a_terminal_cannot_show(cli: Cli) -> None:
-    cli.out("config", "set", "docker.image", "caf\u00e9/x")
+    cli.out("config", "set", "docker.dockerfile", "caf\u00e9/x")
     cli.out("config", "set", "sandbox", "docker")
     env = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    assert cli.out("config", "get", "docker.image", env=env) == "caf\\xe9/x\n"
+    assert cli.out("config", "get", "docker.dockerfile", env=env) == "caf\\xe9/x\n"
 
 
 def test_many_setups_and_writers_at_once(cli: Cli) -> None:

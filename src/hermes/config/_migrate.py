@@ -145,9 +145,8 @@ _OTHERWISE = (
 def _model(section: Any) -> list[Step]:
     """Return what becomes of the model that they talk to; nothing where the section is ours."""
     if isinstance(section, str) and section:
-        return [
-            Step("model", why=f"does not say whose model it is: set model.name to PROVIDER:{section[:80]}")
-        ]
+        why = f"its names are of another form here: hermes config set model.name PROVIDER:{section[:80]}"
+        return [Step("model", why=why)]
     if not isinstance(section, Mapping) or "name" in section:
         return []
     name, url, whose = (section.get(key) for key in ("default", "base_url", "provider"))
