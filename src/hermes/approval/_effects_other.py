@@ -230,7 +230,9 @@ def nc(policy: Policy, call: Call, shape: Shape) -> None:
     if call.name == "socat":
         asks = any(_ASKS_THERE.match(one) for one in call.argv[1:])
         if asks and not policy.sudo_password and call.place != "container":
-            policy.note("sudo-password", "feeds a password to sudo, and none is configured", call.span, "block")
+            policy.note(
+                "sudo-password", "feeds a password to sudo, and none is configured", call.span, "block"
+            )
         named = [re.match(r"(?i)(?:file|open|gopen|rdonly):([^,]+)", one) for one in call.argv[1:]]
         files = [one.group(1) for one in named if one is not None]
         if any(re.match(r"(?i)(?:tcp|udp|openssl|ssl|socks|proxy)\d?\w*:", one) for one in call.argv[1:]):
