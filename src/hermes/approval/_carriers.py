@@ -257,6 +257,14 @@ _ALL_MARKS = marks.ALL + " \n"
 
 
 def _text(run: Interpreter, call: Call, text: str, parameters: list[str], name: str = "") -> str:
+    this = (text, tuple(parameters))
+    if this in run.scripts and run.parallel:
+        run.note("fork-bomb", "a script starts itself over and over", "block")
+        return UNKNOWN
+    if this in run.scripts or sum(one == text for one, _ in run.scripts) > 3:
+        run.note("computed-command", "a script calls itself over and over")
+        return UNKNOWN
+
     def action() -> str:
         run.state.aliases = {}
         run.state.cwd = call.cwd
@@ -266,7 +274,13 @@ def _text(run: Interpreter, call: Call, text: str, parameters: list[str], name: 
             run.state.parameters = (*run.state.parameters, SPLIT)
         return run.script(marks.plain(text), None if name else call.stdin)
 
-    return run.subshell(action)
+    run.scripts.append(this)
+    parallel, run.parallel = run.parallel, 0
+    try:
+        return run.subshell(action)
+    finally:
+        run.parallel = parallel
+        run.scripts.pop()
 
 
 def _file(run: Interpreter, call: Call, path: str, words: list[str] | None = None) -> str:
