@@ -61,9 +61,9 @@ def test_what_is_harmless_or_a_matter_of_taste_is_not_blocked(file: str) -> None
 def test_the_worst_is_blocked_however_it_is_put() -> None:
     """Lines that destroy a system or stop it, most of them in disguise, and lines that look like them."""
     for label, good, least in (
-        ("hardline", ("block",), 75),
-        ("dangerous", ("ask", "block"), 50),
-        ("benign", ("allow",), 20),
+        ("hardline", ("block",), 170),
+        ("dangerous", ("ask", "block"), 100),
+        ("benign", ("allow",), 70),
     ):
         found, count = wrong("worst.jsonl", label, *good)
         assert count > least

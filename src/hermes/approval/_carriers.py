@@ -523,6 +523,11 @@ def fd(run: Interpreter, call: Call) -> str:
         if word in ("-x", "--exec", "-X", "--exec-batch"):
             rest = [one for one in words[index + 1 :] if one != ";"]
             deletes = rest[:1] and rest[0].rpartition("/")[2] in ("rm", "unlink", "shred")
+            given = [one for one in words[:index] if one[:1] != "-" and one not in ("f", "d", "l")]
+            if deletes and given[:1] in ([], ["."]):  # whatever its name is
+                for one in given[1:] or ["."]:
+                    if paths.everything(run.path(one, call.cwd)) and call.place != "container":
+                        run.note("delete-everything", "deletes every file of the system or a home", "block")
             filled = [
                 one.replace("{}", secret or (UNKNOWN + OUTPUT + SPLIT if deletes else UNKNOWN + FOUND))
                 for one in rest
@@ -654,6 +659,34 @@ def nix(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+# When: five columns, or a word for them.
+_WHEN = Lazy(r"\s*(?:@\w+|(?:[\d*][\w*,/-]*\s+){4}[\d*][\w*,/-]*)\s+")
+
+
+def timetable(run: Interpreter, text: str, *, users: bool = False) -> None:
+    """Follow the commands of a crontab; that of the system says as whom each runs."""
+    held, run.lenient = run.lenient, True
+    try:
+        for line in marks.plain(text).split("\n")[:200]:
+            when = _WHEN.search(line)
+            script = line[when.end() :] if when else ""
+            if users:
+                script = script.partition(" ")[2]
+            if script.strip():
+                run.subshell(partial(run.quietly, script), captured=True)
+    finally:
+        run.lenient = held
+
+
+def crontab(run: Interpreter, call: Call) -> str:
+    """``crontab``: the commands of a file that was written in the session, or of what it reads."""
+    _, rest = options_of(call.argv[1:], frozenset(("-u", "-c")))
+    text = call.stdin if rest[:1] in ([], ["-"]) else written(run, run.path(rest[0], call.cwd))
+    if text and "-l" not in call.argv:
+        timetable(run, text)
+    return UNKNOWN
+
+
 def stdin_lines(run: Interpreter, call: Call) -> str:
     """``at`` and ``batch``: a script as input."""
     if call.stdin is not None:
@@ -756,6 +789,7 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "nix": nix,
             "runuser": su,
             "at": stdin_lines,
+            "crontab": crontab,
             "batch": stdin_lines,
             **dict.fromkeys(marks.names("busybox toybox coreutils uutils"), busybox),
         }

@@ -352,10 +352,25 @@ def brought(run: Interpreter, call: Call, words: list[str]) -> None:
             run.state.write(run.path(".git/remotes/" + operands[0], call.cwd), operands[1])
 
 
+_HOOKS = (
+    "pre-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "pre-push",
+    "post-checkout",
+    "post-merge",
+)
+
+
 def git(run: Interpreter, call: Call) -> str:
     """git: what it runs for the user."""
     words = call.argv[1:]
     brought(run, call, words)
+    for hook in _HOOKS if run.state.files else ():
+        path = run.path(f".git/hooks/{hook}", call.cwd)
+        if path in run.state.files:  # which command runs which is not asked: it was written to be run
+            run.subshell(partial(run.handlers["<file>"], run, msgspec.structs.replace(call, argv=[path])))
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         if word == "-c" and "=" in following:

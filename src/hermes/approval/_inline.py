@@ -318,7 +318,7 @@ _DECODES = Lazy(
     r"(?:(?:\b[A-Z]\w*(?:::\w+)*(?:\.|::))?\b(?:atob|decode_base64|base64_decode|(?:strict_|urlsafe_)?decode64)\s*\(?\s*|\bBuffer\.from\(\s*)"
     + STRING
     + r"\s*(?:,\s*[\"'](base64|hex)[\"']\s*)?\)?(?:\s*\.\s*toString\([^()]{0,20}\))?"
-    r"|\b(?:hex2bin)\s*\(\s*" + STRING + r"\s*\)"
+    r"|\b(?:hex2bin\s*\(|pack\s*\(?\s*[\"']H\*[\"']\s*,)\s*" + STRING + r"\s*\)?"
 )
 
 
