@@ -58,6 +58,18 @@ def test_what_is_harmless_or_a_matter_of_taste_is_not_blocked(file: str) -> None
         assert not blocked
 
 
+def test_the_worst_is_blocked_however_it_is_put() -> None:
+    """Lines that destroy a system or stop it, most of them in disguise, and lines that look like them."""
+    for label, good, least in (
+        ("hardline", ("block",), 170),
+        ("dangerous", ("ask", "block"), 100),
+        ("benign", ("allow",), 70),
+    ):
+        found, count = wrong("worst.jsonl", label, *good)
+        assert count > least
+        assert not found
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_no_command_makes_the_judge_fail(file: str) -> None:
     assert not [row["command"] for row in lines(file) if decided(row).rule == "judge-failed"]

@@ -49,7 +49,7 @@ def printf(run: Interpreter, call: Call) -> str:
         words = words[1:]
     elif len(words) > 1 and words[0].startswith("-v"):
         variable, words = (words[0][2:], words[1:]) if len(words[0]) > 2 else (words[1], words[2:])
-    text = format_text(words[0], words[1:]) if words else ""
+    text = format_text(words[0], words[1:], nul=run.nul and not variable) if words else ""
     if variable:
         name = re.match(r"[A-Za-z_]\w*", variable)
         run.expand.check_subscript(variable)
@@ -62,8 +62,11 @@ def printf(run: Interpreter, call: Call) -> str:
     return text
 
 
-def format_text(template: str, arguments: list[str]) -> str:
-    """Return what ``printf`` prints, bounded."""
+_NUL = re.compile(r"\\(?:0{1,4}|x0{1,2})")
+
+
+def format_text(template: str, arguments: list[str], *, nul: bool = False) -> str:
+    """Return what ``printf`` prints, bounded. ``nul``: with NULs, which no word or script has."""
     template = marks.plain(template)
     if marks.unknown(template) or any(SPLIT in one for one in arguments):
         return marks.kinds(template, *arguments)
@@ -94,6 +97,8 @@ def format_text(template: str, arguments: list[str]) -> str:
                     out.append(marks.kinds(value))
             elif piece[0] == "%" and len(piece) > 1:
                 out.append(UNKNOWN)
+            elif nul and _NUL.fullmatch(piece):
+                out.append("\0")
             elif piece[0] == "\\" and len(piece) > 1:
                 out.append(ansi_unescape(re.sub(r"\\0([0-7]{1,3})", r"\\\1", piece)))
             else:

@@ -257,6 +257,14 @@ _ALL_MARKS = marks.ALL + " \n"
 
 
 def _text(run: Interpreter, call: Call, text: str, parameters: list[str], name: str = "") -> str:
+    this = (text, tuple(parameters))
+    if this in run.scripts and run.parallel:
+        run.note("fork-bomb", "a script starts itself over and over", "block")
+        return UNKNOWN
+    if this in run.scripts or sum(one == text for one, _ in run.scripts) > 3:
+        run.note("computed-command", "a script calls itself over and over")
+        return UNKNOWN
+
     def action() -> str:
         run.state.aliases = {}
         run.state.cwd = call.cwd
@@ -266,7 +274,13 @@ def _text(run: Interpreter, call: Call, text: str, parameters: list[str], name: 
             run.state.parameters = (*run.state.parameters, SPLIT)
         return run.script(marks.plain(text), None if name else call.stdin)
 
-    return run.subshell(action)
+    run.scripts.append(this)
+    parallel, run.parallel = run.parallel, 0
+    try:
+        return run.subshell(action)
+    finally:
+        run.parallel = parallel
+        run.scripts.pop()
 
 
 def _file(run: Interpreter, call: Call, path: str, words: list[str] | None = None) -> str:
@@ -509,6 +523,11 @@ def fd(run: Interpreter, call: Call) -> str:
         if word in ("-x", "--exec", "-X", "--exec-batch"):
             rest = [one for one in words[index + 1 :] if one != ";"]
             deletes = rest[:1] and rest[0].rpartition("/")[2] in ("rm", "unlink", "shred")
+            given = [one for one in words[:index] if one[:1] != "-" and one not in ("f", "d", "l")]
+            if deletes and given[:1] in ([], ["."]):  # whatever its name is
+                for one in given[1:] or ["."]:
+                    if paths.everything(run.path(one, call.cwd)) and call.place != "container":
+                        run.note("delete-everything", "deletes every file of the system or a home", "block")
             filled = [
                 one.replace("{}", secret or (UNKNOWN + OUTPUT + SPLIT if deletes else UNKNOWN + FOUND))
                 for one in rest
@@ -640,6 +659,34 @@ def nix(run: Interpreter, call: Call) -> str:
     return UNKNOWN
 
 
+# When: five columns, or a word for them.
+_WHEN = Lazy(r"\s*(?:@\w+|(?:[\d*][\w*,/-]*\s+){4}[\d*][\w*,/-]*)\s+")
+
+
+def timetable(run: Interpreter, text: str, *, users: bool = False) -> None:
+    """Follow the commands of a crontab; that of the system says as whom each runs."""
+    held, run.lenient = run.lenient, True
+    try:
+        for line in marks.plain(text).split("\n")[:200]:
+            when = _WHEN.search(line)
+            script = line[when.end() :] if when else ""
+            if users:
+                script = script.partition(" ")[2]
+            if script.strip():
+                run.subshell(partial(run.quietly, script), captured=True)
+    finally:
+        run.lenient = held
+
+
+def crontab(run: Interpreter, call: Call) -> str:
+    """``crontab``: the commands of a file that was written in the session, or of what it reads."""
+    _, rest = options_of(call.argv[1:], frozenset(("-u", "-c")))
+    text = call.stdin if rest[:1] in ([], ["-"]) else written(run, run.path(rest[0], call.cwd))
+    if text and "-l" not in call.argv:
+        timetable(run, text)
+    return UNKNOWN
+
+
 def stdin_lines(run: Interpreter, call: Call) -> str:
     """``at`` and ``batch``: a script as input."""
     if call.stdin is not None:
@@ -742,6 +789,7 @@ def carriers(wrappers: Mapping[str, str]) -> dict[str, Handler]:
             "nix": nix,
             "runuser": su,
             "at": stdin_lines,
+            "crontab": crontab,
             "batch": stdin_lines,
             **dict.fromkeys(marks.names("busybox toybox coreutils uutils"), busybox),
         }

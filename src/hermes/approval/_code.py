@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
@@ -255,6 +256,24 @@ _ASSIGNS = Lazy(
 _MAKEFILE = Lazy(r"-[a-zA-Z]*f|--file|--makefile")
 
 
+_ASSIGNED = Lazy(r"(?m)^(\w+)[ ]*(?:::?|\?)?=[ ]*(.*?)[ ]*$")
+_REFERENCE = Lazy(r"\$(?:\$|\((\w+)\)|\{(\w+)\})")
+
+
+def _recipe(line: str, given: Mapping[str, str]) -> str:
+    """Return what make hands to the shell for a line: what is no variable of its own is the environment's."""
+
+    def value(match: re.Match[str], depth: int = 0) -> str:
+        name = match.group(1) or match.group(2)
+        if name is None:
+            return "$"
+        if name not in given or depth == 3:
+            return f"${{{name}}}"
+        return _REFERENCE.sub(lambda inner: value(inner, depth + 1), given[name])[:2000]
+
+    return _REFERENCE.sub(value, line.strip().lstrip("@-+"))
+
+
 def make(run: Interpreter, call: Call) -> str:
     """make: a makefile that is given or written in the session, and assignments that run commands."""
     words = call.argv[1:]
@@ -291,16 +310,19 @@ def make(run: Interpreter, call: Call) -> str:
     _, plain = options_of([one for one in words if "=" not in one], _MAKE)
     goals = [one for one in plain if re.fullmatch(r"[\w.-]+", one) and not one.startswith("-")]
     wanted = not code or "\n" not in code
+    given = {"MAKE": "make", "RM": "rm -f", "SHELL": "/bin/sh"}
+    given.update(_ASSIGNED.findall(code))
+    given.update(one.split("=", 1) for one in words if re.match(r"\w+=", one))
     for line in code.split("\n")[:2000]:
         head = re.match(r"([\w.-]+)\s*:(?!=)", line)
         if head:
             wanted = not goals or head.group(1) in goals or head.group(1).startswith(".")
             _, semicolon, recipe = line.partition(";")
             if semicolon and wanted:
-                shell(run, call, recipe.strip().lstrip("@-+").replace("$$", "$"))
+                shell(run, call, _recipe(recipe, given))
         elif (line.startswith("\t") and wanted) or (added and not _ASSIGNS.match(line)):
             # In what was changed it is not known under which goal a line stands.
-            shell(run, call, line.strip().lstrip("@-+").replace("$$", "$"))
+            shell(run, call, _recipe(line, given))
         for found in re.findall(r"\$\(shell\s+([^)]*)\)|!=\s*(.+)", line):
             shell(run, call, found[0] or found[1])
     return UNKNOWN
@@ -330,10 +352,25 @@ def brought(run: Interpreter, call: Call, words: list[str]) -> None:
             run.state.write(run.path(".git/remotes/" + operands[0], call.cwd), operands[1])
 
 
+_HOOKS = (
+    "pre-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "pre-push",
+    "post-checkout",
+    "post-merge",
+)
+
+
 def git(run: Interpreter, call: Call) -> str:
     """git: what it runs for the user."""
     words = call.argv[1:]
     brought(run, call, words)
+    for hook in _HOOKS if run.state.files else ():
+        path = run.path(f".git/hooks/{hook}", call.cwd)
+        if path in run.state.files:  # which command runs which is not asked: it was written to be run
+            run.subshell(partial(run.handlers["<file>"], run, msgspec.structs.replace(call, argv=[path])))
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         if word == "-c" and "=" in following:

@@ -385,6 +385,17 @@ def patch(policy: Policy, call: Call, shape: Shape) -> None:
             policy.write(policy.path(value, call), call)
 
 
+def _archives(call: Call, words: list[str]) -> list[str]:
+    """Return what is written to as an archive."""
+    if call.name in ("zip", "7z"):
+        return operands_of(call)[call.name == "7z" :][:1]
+    option = re.compile(r"-[OF]" if call.name == "cpio" else r"-?\w*[crAu]\w*f|-f")
+    found = [after for word, after in pairwise(words) if option.fullmatch(word)]
+    found += [match.group(1) for word in words if (match := re.match(r"(?:--file=|-[OFf])(/dev/.*)", word))]
+    creates = call.name == "cpio" or re.search(r"[crAu]", words[0] if words else "")
+    return found if creates else []
+
+
 def archive(policy: Policy, call: Call, shape: Shape) -> None:
     """tar, unzip and the like: where they unpack to, and what they make."""
     words = call.argv[1:]
@@ -422,6 +433,9 @@ def archive(policy: Policy, call: Call, shape: Shape) -> None:
     empties = (call.name == "zip" and has(call, "d", "--delete")) or (call.name == "7z" and first == "d")
     if empties and any(marks.globbed(word) or word == "*" for word in words[1:]):
         policy.note("mass-delete", "deletes every file of an archive", call.span)
+    for one in _archives(call, words):
+        if one.startswith("/dev/"):
+            policy.write(one, call)
     if makes:
         for one in operands_of(call)[:2]:
             if re.search(r"\.(?:tar|tgz|zip|gz|xz|bz2|zst|7z)", one):

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 # Processes
 
 
+# What systemd stops or restarts the machine at, as by Ctrl-Alt-Del.
+_ENDS_ALL = re.compile(r"(?i)(?:sig)?(?:int|rtmin\+(?:[3-6]|1[3-6]))|2|3[7-9]|40|4[7-9]|50")
+
+
 def kill(policy: Policy, call: Call, shape: Shape) -> None:
     words = call.argv[1:]
     targets: list[str] = []
@@ -56,6 +60,8 @@ def kill(policy: Policy, call: Call, shape: Shape) -> None:
         every = marks.globbed(target) and re.fullmatch(r"(?:\[[\d-]+\])?\*", marks.plain(target))
         if every or target == "-1" or re.fullmatch(r"-0*1", target) or EVERY in target:
             policy.note("kill-everything", "kills every process", call.span, "block")
+        elif target == "1" and _ENDS_ALL.fullmatch(signal):
+            policy.note("machine-off", "asks the first process to stop the machine", call.span, "block")
         elif target in ("1", "-0", "0"):
             policy.note("kill-looked-up", "kills the first process, or its own group", call.span)
         elif PIDS in target:
@@ -221,10 +227,18 @@ def held(policy: Policy, call: Call, word: str) -> str:
     return policy.held.get(path, "") + policy.held_by(path)
 
 
+_ASKS_THERE = re.compile(r"(?i)(?:exec|system|shell):\W*(?:\S*/)?(?:sudo|su|doas)\b.*,\s*(?:pty|ctty)")
+
+
 def nc(policy: Policy, call: Call, shape: Shape) -> None:
     """nc and its like: what goes into it leaves the machine."""
     text = call.stdin
     if call.name == "socat":
+        asks = any(_ASKS_THERE.match(one) for one in call.argv[1:])
+        if asks and not policy.sudo_password and call.place != "container":
+            policy.note(
+                "sudo-password", "feeds a password to sudo, and none is configured", call.span, "block"
+            )
         named = [re.match(r"(?i)(?:file|open|gopen|rdonly):([^,]+)", one) for one in call.argv[1:]]
         files = [one.group(1) for one in named if one is not None]
         if any(re.match(r"(?i)(?:tcp|udp|openssl|ssl|socks|proxy)\d?\w*:", one) for one in call.argv[1:]):
@@ -504,6 +518,9 @@ def git(policy: Policy, call: Call, shape: Shape) -> None:
     for before, word in pairwise(("", *words)):
         if before in ("-C", "--work-tree") or word.startswith("--work-tree="):
             place = policy.path(word.removeprefix("--work-tree="), call)
+    cleans = "clean" in names[:2] and has(call, "d") and not has(call, "n", "--dry-run")
+    if cleans and not {"root", "top", "home-itself"}.isdisjoint(policy.classes.of(place)):
+        policy.delete(place, call, recursive=True)
     if "agent" in policy.classes.of(place) and not _GIT_CHANGES.isdisjoint(words):
         policy.write(place, call)
     if "--no-index" in words or "--contents" in words or "hash-object" in names[:1]:

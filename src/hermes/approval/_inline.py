@@ -141,6 +141,9 @@ _OPENS = Lazy(
 )
 _OPENS_RUBY = Lazy(r"\b(?:File\.)?open\s*\(?\s*" + STRING + r"\s*,\s*[\"'][waA+r]*[wa+][^\"']*[\"']")
 _KILLS = Lazy(r"\b(?:kill|Process\.kill|process\.kill|posix_kill)\s*\(?\s*(?:[\"']?\w+[\"']?\s*,\s*)?-1\b")
+_KILLS_FIRST = Lazy(
+    r"\b(?:process\.|posix_)kill\s*\(\s*1\s*[,)]|\b(?:kill|Process\.kill)\s*\(?\s*[\"']?\w+[\"']?\s*,\s*1\s*(?:[;)\n]|$)"
+)
 PATHS = Lazy(r"[\"'`](?:<\s?)?((?:/|~|\.\.?/)[^\"'`\s]{2,200})[\"'`]")
 _FORK = Lazy(r"\b(?:while|until|for|loop)\b[^\n]{0,60}\b(?:pcntl_)?fork\b|\bfork\b\s*while\b")
 
@@ -226,6 +229,8 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("endless", f"{language} code that starts processes without end")
     if _KILLS.search(code):
         run.note("kill-everything", "kills every process", "block")
+    elif _KILLS_FIRST.search(code):
+        run.note("kill-looked-up", f"{language} code that kills the first process")
     if _FORK.search(code):
         run.note("fork-bomb", "starts itself over and over", "block")
     for match in list(_RUNS.finditer(code))[:20]:
@@ -313,7 +318,7 @@ _DECODES = Lazy(
     r"(?:(?:\b[A-Z]\w*(?:::\w+)*(?:\.|::))?\b(?:atob|decode_base64|base64_decode|(?:strict_|urlsafe_)?decode64)\s*\(?\s*|\bBuffer\.from\(\s*)"
     + STRING
     + r"\s*(?:,\s*[\"'](base64|hex)[\"']\s*)?\)?(?:\s*\.\s*toString\([^()]{0,20}\))?"
-    r"|\b(?:hex2bin)\s*\(\s*" + STRING + r"\s*\)"
+    r"|\b(?:hex2bin\s*\(|pack\s*\(?\s*[\"']H\*[\"']\s*,)\s*" + STRING + r"\s*\)?"
 )
 
 

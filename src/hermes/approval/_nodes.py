@@ -228,6 +228,11 @@ def many(words: tuple[Word, ...]) -> bool:
     return False
 
 
+def by_nul(node: Node) -> bool:
+    """Say whether a command of a pipeline may take what it reads apart at NULs."""
+    return isinstance(node, Simple) and any(word.simple in ("xargs", "gxargs") for word in node.words[:9])
+
+
 def keyed(word: Word) -> Word | None:
     """Return the value of ``[key]=value`` in an array; None for an ordinary word."""
     if word.parts and isinstance(word.parts[0], Lit):

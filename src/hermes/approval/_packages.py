@@ -84,6 +84,10 @@ def npm(run: Interpreter, call: Call) -> str:
         for key, value in re.findall(r'"([\w:.-]+)"\s*:\s*"((?:[^"\\]|\\.)*)"', held)[:200]:
             if key in wanted:
                 shell(run, call, unescape(value))
+    if words[:2] == ["pkg", "set"]:
+        for word in words[2:]:
+            if word.startswith("scripts."):
+                shell(run, call, word.partition("=")[2])
     if words[:1] and name == "install":
         for word in words[1:]:
             if REMOTE in (written(run, run.path(word, call.cwd)) or ""):

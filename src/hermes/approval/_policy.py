@@ -381,6 +381,11 @@ class Policy:
         ):
             if self.allow_regenerable and self._regenerable(path, call, found):
                 return
+            if path.rpartition("/")[0] in _PROGRAMS_LIE:
+                self.note(
+                    "delete-everything", f"deletes the files of {path.rpartition('/')[0]}", call.span, "block"
+                )
+                return
             self.note(
                 "mass-delete",
                 f"deletes every file of {marks.shown(path.rpartition('/')[0] or '/')}",
@@ -563,6 +568,8 @@ _OWN_WORDS = marks.names(
 # Met by options that make a program run something else.
 _BY_OPTION = frozenset(("run-by-option", "tool-by-option", "git-config"))
 _CLIENTS = marks.names("aws az gcloud gsutil rclone mc b2 s3cmd s5cmd azcopy")
+# Without their files, without those of directories below, the system does not start.
+_PROGRAMS_LIE = marks.names("/etc /boot /bin /sbin /lib /lib64 /usr/bin /usr/sbin /usr/lib /usr/lib64")
 _NO_HELP = frozenset(("find", "ssh", "xargs", "env", "bash", "sh", "eval", "source", "."))
 
 

@@ -569,6 +569,8 @@ class Reader:
             self.run.note("read-secret", "Python code that reads a password of a keyring")
         elif name == "fcntl.ioctl" and "TIOCSTI" in ast.dump(node) + str(0x5412 in args and "TIOCSTI"):
             self.run.note("code-runs", "Python code that types at the terminal")
+        elif getattr(node.func, "attr", "") == "reboot" and args and isinstance(args[0], int):
+            self.run.note("machine-off", "Python code that stops or restarts the machine", "block")
         elif name in ("ctypes.CDLL", "ctypes.cdll.LoadLibrary"):
             self.run.note("code-runs", "Python code that calls the system's library")
         elif isinstance(node.func, ast.Attribute):

@@ -113,7 +113,9 @@ class Interpreter:
         self.active: list[tuple[str, int]] = []
         self.frames: list[functions.Frame] = []
         self.widened: set[tuple[Any, ...]] = set()
+        self.nul = False  # what is printed goes to a program that separates by NULs
         self.parallel = 0
+        self.scripts: list[tuple[str, tuple[str, ...]]] = []  # those of files, with their words
         self.forever = 0
         self.looped = 0  # in the condition of how many loops
         self.growing = 0  # how many loops go on for ever
@@ -211,6 +213,7 @@ class Interpreter:
         self.depth += 1
         if self.depth >= MAX_DEPTH:
             raise Unparsable("scripts are nested too deeply")
+        nul, self.nul = self.nul, False
         try:
             items = body.items
             if len(items) == 1 and isinstance(items[0].node, Simple) and not items[0].node.words:
@@ -221,6 +224,7 @@ class Interpreter:
                     return self.reading(path)
             return self.within(state, partial(self.run, body, stdin), captured=True)
         finally:
+            self.nul = nul
             self.depth -= 1
 
     def quietly(self, text: str) -> str:
@@ -308,11 +312,13 @@ class Interpreter:
             for number, command in enumerate(node.commands):
                 captured = self.captured if number == last else True
                 given = text
+                self.nul = number < last and nodes.by_nul(node.commands[number + 1])
                 text = self.subshell(
                     partial(self.run, command, given),
                     captured=captured,
                 )
         finally:
+            self.nul = False
             self.parallel -= 1
         return text or ""
 
