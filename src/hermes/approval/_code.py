@@ -312,7 +312,7 @@ def make(run: Interpreter, call: Call) -> str:
     wanted = not code or "\n" not in code
     given = {"MAKE": "make", "RM": "rm -f", "SHELL": "/bin/sh"}
     given.update(_ASSIGNED.findall(code))
-    given.update(one.split("=", 1) for one in words if re.match(r"\w+=", one))
+    given.update(one.partition("=")[::2] for one in words if re.match(r"\w+=", one))
     for line in code.split("\n")[:2000]:
         head = re.match(r"([\w.-]+)\s*:(?!=)", line)
         if head:
