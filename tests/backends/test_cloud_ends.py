@@ -162,7 +162,7 @@ def test_a_single_command_leaves_nothing_that_costs_money(cloud: Cloud) -> None:
 async def test_an_empty_name_of_an_image_is_refused(cloud: Cloud) -> None:
     with pytest.raises(ConfigError, match="is empty; nothing was started"):
         await box(cloud[0], image="").open()
-    with pytest.raises(ConfigError, match="is empty; nothing was started|expected the name of an image"):
+    with pytest.raises(ConfigError, match=r"is empty; nothing was started|expected the name of an image"):
         await box(cloud[0], config=await ask(hermes.config.load, {f"{cloud[0]}.image": ""})).open()
     assert not await ask(alive, cloud)
 
