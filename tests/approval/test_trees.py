@@ -106,3 +106,21 @@ def test_what_lies_above_hermes_home_counts_wherever_that_is() -> None:
 def test_the_directory_of_the_session_counts() -> None:
     assert session("cd ~", "tar czf /tmp/x.tgz .").rule == "read-secret"
     assert session("cd ~/project", "tar czf /tmp/x.tgz .").action == "allow"
+
+
+MANY = " ".join(f"d{number}" for number in range(300))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"cp -r {MANY} ~ /mnt/x",
+        f"tar czf x.tgz {MANY} ~",
+        f"grep -r x {MANY} ~/.hermes",
+        f"printf '%s\\n' {MANY} ~/.ssh/id_rsa | xargs cat",
+        f"printf '%s\\n' {MANY} ~/.ssh/id_rsa | xargs -I% cat %",
+        f"printf '%s\\n' {MANY} ~/.ssh/id_rsa | tar czf x.tgz -T -",
+    ],
+)
+def test_one_among_many_is_not_overlooked(text: str) -> None:
+    assert "read-secret" in rules(text)

@@ -375,15 +375,23 @@ def xargs(run: Interpreter, call: Call) -> str:
     words = rest or ["echo"]
     alone = replace and words[0].rpartition("/")[2] not in ("rm", "unlink", "shred")
     if replace and _names_only(text, words):
-        items = [one if marks.unknown(one) else marks.output(one) for one in items[:200]]
+        items = [one if marks.unknown(one) else marks.output(one) for one in items]
     else:
-        items = [marks.output(one) for one in items[:200]]
+        items = [marks.output(one) for one in items]
     items = [one.replace(OUTPUT, OUTPUT + ("" if alone else SPLIT)) for one in items]
     out: list[str] = []
     inner = msgspec.structs.replace(call, stdin=None)
     if replace:
-        for item in items[:20] or [UNKNOWN]:
+        more = items[20:]
+        if more and words[0].rpartition("/")[2] in SHELLS:
+            items, more = [*items[:20], UNKNOWN], []
+        for item in items[:21] or [UNKNOWN]:
             out.append(carried(run, inner, [one.replace(replace, item) for one in words]))
+        if more:  # all of them at once
+            each = [
+                [one.replace(replace, item) for item in more] if replace in one else [one] for one in words
+            ]
+            out.append(carried(run, inner, [word for several in each for word in several]))
     else:
         out.append(carried(run, inner, [*words, *items]))
         first = next(

@@ -58,7 +58,6 @@ TAKES = (
 )
 _TARGET = Lazy(r"-[a-zA-Z]*t\b|--target-d")
 _ABOVE = marks.names("/ /home /Users")
-MAX_NAMES = 200
 
 
 def judge(policy: Policy, call: Call) -> None:
@@ -68,13 +67,13 @@ def judge(policy: Policy, call: Call) -> None:
     words, base = call.argv[1:], call.cwd
     if call.name in _SERVES:
         if not _SERVES[call.name] or _SERVES[call.name] in words[:3]:
-            values = [one.partition("=")[2] if one[:1] == "-" else one for one in words[:MAX_NAMES]]
+            values = [one.partition("=")[2] if one[:1] == "-" else one for one in words]
             places = [one for one in values if one[:1] in ("/", "~", ".")]
             _whole(policy, call, places or ["."], base, "serves")
     elif call.name in _GREP:
         if _only_names(call) or any(one.startswith(("--include", "-g", "--glob", "-t")) for one in words):
             return
-        operands = [one for one in searched(words) if one[:1] != "-"][:MAX_NAMES]
+        operands = [one for one in searched(words) if one[:1] != "-"]
         _found(policy, call, operands)
         if _hidden(call):
             _whole(policy, call, operands or ["."], base, "searches")
@@ -94,7 +93,7 @@ def judge(policy: Policy, call: Call) -> None:
             if base != call.cwd:
                 policy.reads(msgspec.structs.replace(call, cwd=base), operands)
         _found(policy, call, operands)
-        _whole(policy, call, operands[:MAX_NAMES], base, "takes")
+        _whole(policy, call, operands, base, "takes")
 
 
 def added(policy: Policy, call: Call, operands: list[str]) -> None:
@@ -147,7 +146,7 @@ def _whole(policy: Policy, call: Call, operands: list[str], base: str, does: str
 
 def _found(policy: Policy, call: Call, words: list[str]) -> None:
     """Judge names that a search without conditions found."""
-    for one in words[:MAX_NAMES]:
+    for one in words:
         if one.isascii():
             continue
         head, found, rest = one.partition(f"/{marks.UNKNOWN}{marks.FOUND}")
@@ -170,6 +169,6 @@ def _named(policy: Policy, call: Call) -> None:
         for before, one in zip(call.argv, call.argv[1:], strict=False)
     )
     if comes_in and call.stdin:
-        lines = call.stdin.split("\n")[:MAX_NAMES]
+        lines = call.stdin.split("\n")
         policy.reads(call, lines)
         _found(policy, call, lines)
