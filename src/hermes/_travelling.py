@@ -28,7 +28,7 @@ def check(config: Config) -> tuple[str, ...]:
 
 def locale(box: Sandbox) -> dict[str, Any]:
     """Return what sessions in a place elsewhere are told of this user: language and time zone, no more."""
-    if _of_this_machine(box):
+    if box._at_home:
         return {}
     found = {name: os.environ.get(name, "") for name in ("LANG", "TZ")}
     return {"locale": {name: value for name, value in found.items() if value not in ("", "C", "POSIX")}}
@@ -41,9 +41,7 @@ async def bring(box: Sandbox) -> None:
 
     :raises HermesError: the sandbox is out of reach
     """
-    if _of_this_machine(box):
-        return
-    if box._travel is not None or _some(box):
+    if box._travel is not None or (not box._at_home and _some(box)):
         await of(box).fresh()
 
 
@@ -54,7 +52,7 @@ def of(box: Sandbox) -> Travel:
     """
     from .travel import Travel
 
-    if _of_this_machine(box):
+    if box._at_home:
         raise UnsupportedError(
             f"commands on {box.backend} use the skills and dotfiles of this machine itself: none were copied"
         )
@@ -64,8 +62,8 @@ def of(box: Sandbox) -> Travel:
     return box._travel
 
 
-def _of_this_machine(box: Sandbox) -> bool:
-    """Return whether the home inside is this user's own."""
+def at_home(box: Sandbox) -> bool:
+    """Return whether the home inside is this user's own, so that commands see what is here."""
     isolated = box._the_place().capabilities.isolation != "none"
     return not isolated and box._channel.guest.get("home") == os.path.expanduser("~")
 

@@ -129,6 +129,7 @@ class Sandbox:
         self._store: Store
         self._supply: Supply | None = None
         self._travel: Travel | None = None
+        self._at_home = False  # commands see this user's own home
         self._watch: _watch.Watch | None = None
         self._idle: asyncio.Task[None] | None = None
         self._asleep = False  # suspended here; the next command wakes it
@@ -222,6 +223,7 @@ class Sandbox:
             await channel.close()
             raise
         self._open_channel = channel
+        self._at_home = _travelling.at_home(self)
         if self._watch is not None and self._watch.tracer is not None:
             channel.on_open = self._watch.tracer.stream
         self._supply = await supply.begun(self._declared, self._config.credentials, place, channel)

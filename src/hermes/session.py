@@ -66,7 +66,7 @@ def call_args(
                 )
         args["env"] = dict(env)
     if cwd is not None:
-        args["cwd"] = os.fspath(cwd)
+        args["cwd"] = os.fsdecode(cwd)
     if merge:
         args["merge"] = True
     return args
@@ -379,11 +379,12 @@ def build_result(
 ) -> Result:
     """Return the result from what the guest says and the outputs as head and tail."""
     try:
-        sizes = {int(chan): int(size) for chan, size in body.get("sizes", {}).items()}
-        spill = _spill(channel, body.get("spill")) if body.get("truncated") else None
-        (stdout, first), (stderr, second) = (
-            _joined(cut[chan], sizes.get(chan, 0), spill, chan, scrub) for chan in (OUT, ERR)
-        )
+        sizes, spill = {}, None
+        if body.get("truncated"):
+            sizes = {int(chan): int(size) for chan, size in body.get("sizes", {}).items()}
+            spill = _spill(channel, body.get("spill"))
+        stdout, first = _joined(cut[OUT], sizes.get(OUT, 0), spill, OUT, scrub)
+        stderr, second = _joined(cut[ERR], sizes.get(ERR, 0), spill, ERR, scrub)
         timed_out = body["state"] in ("timed_out", "expired")
         return Result(
             status="timed_out" if timed_out else "ok",

@@ -280,7 +280,7 @@ class Gate:
             decision = await self.check(request, *await self._decided(request, state, env))
             self._passed(text, decision)
             return Ticket(decision=decision)
-        known = self._sessions.setdefault(session, _Session())
+        known = self._sessions.get(session) or self._sessions.setdefault(session, _Session())
         await known.lock.acquire()
         try:
             if known.turn is None or not known.sure:

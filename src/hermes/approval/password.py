@@ -9,8 +9,9 @@ import warnings
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from hermes.channel.message import pack, unpack
 from hermes.errors import HermesError, Refused
-from hermes.guest.frames import ProtocolError, pack, unpack
+from hermes.guest.frames import ProtocolError
 
 from . import UNKNOWN, Decision
 

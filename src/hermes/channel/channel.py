@@ -27,12 +27,11 @@ from hermes.guest.frames import (
     Frame,
     ProtocolError,
     Text,
-    pack,
-    unpack,
 )
 from hermes.guest.link import Flow, Link
 
 from .boot import Boot, start_guest
+from .message import pack, unpack
 
 if TYPE_CHECKING:
     from hermes.backends.base import Backend, ByteChannel
@@ -599,15 +598,15 @@ class Channel:
                 self._link.control(PING)
                 self._flush()
 
-    @contextlib.asynccontextmanager
-    async def bounded(self, limit: float | None) -> AsyncIterator[None]:
+    def bounded(self, limit: float | None) -> contextlib.AbstractAsyncContextManager[None]:
         """Bound a command's waits by its time limit, where the place answers and the guest does not.
 
         :raises Unreachable: the limit has passed
         """
-        if limit is None:
-            yield
-            return
+        return contextlib.nullcontext() if limit is None else self._bounded(limit)
+
+    @contextlib.asynccontextmanager
+    async def _bounded(self, limit: float) -> AsyncIterator[None]:
         scope = asyncio.timeout(None)
         try:
             async with scope:

@@ -91,9 +91,14 @@ class Declared:
 
     def changed(self) -> bool:
         """Return whether anything may be other than it was when it was last read."""
-        if self._racy or any(_stat(path) != seen for path, seen in self._watched.items()):
-            return True
-        return any(os.environ.get(name) != value for name, value in self._env.items())
+        # Asked before each command: a loop takes less than a generator.
+        for path, seen in self._watched.items():
+            if _stat(path) != seen:
+                return True
+        for name, value in self._env.items():
+            if os.environ.get(name) != value:
+                return True
+        return self._racy
 
     # --- what must not be shown
 

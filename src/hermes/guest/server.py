@@ -134,8 +134,7 @@ class Client:
         message = self.link.receive(frame)
         if self.told and self.told[0][0] <= self.link.acked:
             while self.told and self.told[0][0] <= self.link.acked:
-                self.told.popleft()[1].wanted = False
-            self.guest.loop.call_soon(self.guest.forget_tasks)
+                self.guest.release_task(self.told.popleft()[1])
         if message is None:
             return
         if self.guest.waits and message[0] in NUMBERED:
@@ -437,12 +436,15 @@ class Guest:
 
     def forget_tasks(self) -> None:
         """Release ended tasks that nobody will ask for; of the others keep the last hundred."""
-        ended = [
-            task for task in self.tasks.values() if task.done and not task.watches and not task.has_strays()
-        ]
+        ended = [task for task in self.tasks.values() if task.over]
         wanted = [task for task in ended if task.wanted]
         for task in [task for task in ended if not task.wanted] + wanted[:-FINISHED_KEPT]:
-            del self.tasks[task.id]
+            self.release_task(task)
+
+    def release_task(self, task: Any) -> None:
+        """Note that nobody will ask for a task, and release it if it is over."""
+        task.wanted = False
+        if task.over and self.tasks.pop(task.id, None) is not None:
             task.close()
 
     def drop_client(self, client: Client) -> None:

@@ -342,7 +342,7 @@ class Shell:
         names = programs(task.text) if self.is_bash and not task.env and task.at is None else None
         rewrap = self.state.rewrap() if self.state is not None else ""
         if self.state is not None and (rewrap or self._signalled or names is not None):
-            self._drain_state()
+            self._hear()
             waits = rewrap or self._signalled or self._in_a_row
             if not self._fresh and self._patience and waits:  # the line depends on what the last one left
                 self._patience -= 1
@@ -563,12 +563,14 @@ class Shell:
             return
         self._reported = status
         self._reports += not self._plain
-        task.cwd = self._checked(claimed)
+        # A command that changes nothing of the shell leaves its directory too.
+        task.cwd = claimed if self._plain and claimed == self.cwd else self._checked(claimed)
         if task.at is None:
             self.cwd = task.cwd
         if self._signalled and task.why != "exited":
             kill_all(lambda: self.members(task))
-        self._drain_soon()
+        if not self._fresh:
+            self._drain_soon()
         if task.drain() or task.why != "exited":
             self._end(task, status)
         else:
@@ -589,6 +591,8 @@ class Shell:
             self._timers.append(self.guest.loop.call_later(DRAIN_GRACE, lambda: self._end(task, status)))
 
     def stream_closed(self, task: ShellTask) -> None:
+        if task.over:  # what it left in the background has ended too
+            self.guest.loop.call_soon(self.guest.forget_tasks)
         if task is not self.current or task.has_strays():
             return
         if self._reported is not None:
@@ -624,7 +628,7 @@ class Shell:
             timer.cancel()
         self._timers = []
         task.finish(status, task.cwd or self.cwd)
-        self._drain_state()  # what followed the report before this one; after the answer, which need not wait
+        self._hear()  # what followed the report before this one; after the answer, which need not wait
         self._miss_dump()
         # Strays keep these: the next command gets new ones.
         if (Shell._renew or task.has_strays()) and not self.closing:
@@ -636,6 +640,11 @@ class Shell:
     def _fresh(self) -> bool:
         """Whether every report was followed by its dump."""
         return self._dumps >= self._reports
+
+    def _hear(self) -> None:
+        """Read what the shell has dumped, if anything is to come."""
+        if not self._fresh:
+            self._drain_state()
 
     def _drain_state(self) -> None:
         """Read what the shell has dumped, which may wait for it: a pipe holds only so much."""

@@ -10,7 +10,7 @@ import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .proc import MARK, Nanny, exit_code, no_room, send_signal, widen
-from .server import Call, Guest, OpError
+from .server import FINISHED_KEPT, Call, Guest, OpError
 from .spool import TAIL, Spool
 
 OUT, ERR = 1, 2
@@ -297,7 +297,8 @@ class Task:
         for watch in list(self.watches):
             watch.pump()
         self.guest.flush()  # the client need not wait while we clean up
-        self.guest.loop.call_soon(self.guest.forget_tasks)
+        if not self.wanted or len(self.guest.tasks) > FINISHED_KEPT:
+            self.guest.loop.call_soon(self.guest.forget_tasks)
 
     def drain(self) -> bool:
         """Read what the pipes hold now; True when no process has any of them open any more."""
@@ -310,7 +311,15 @@ class Task:
     @property
     def truncated(self) -> bool:
         """Whether a result cannot hold the whole output."""
-        return any(spool.size > self.limit or spool.dropped for spool in self.spools.values())
+        for spool in self.spools.values():  # noqa: SIM110  # a generator would take longer
+            if spool.size > self.limit or spool.dropped:
+                return True
+        return False
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.done and not self.watches and not self.has_strays()
 
     def listing(self) -> Dict[str, Any]:
         """Return the result so far and what tells the task from others."""
