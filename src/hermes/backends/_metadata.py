@@ -16,8 +16,9 @@ ADDRESSES = (
     ("fd00:ec2::254", 128),
 )
 
+# The modules beneath socket and struct: to import those takes longer than all of the rest.
 NO_METADATA = """
-import errno,socket,struct,sys
+import _socket as socket,_struct as struct,errno,sys
 s=socket.socket(socket.AF_NETLINK,socket.SOCK_RAW,0)
 for family,bits,dst in {routes!r}:
     body=struct.pack('8BI',family,bits,0,0,254,3,0,7,0)+struct.pack('HH',4+len(dst),1)+dst

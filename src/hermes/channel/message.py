@@ -32,7 +32,7 @@ def unpack(body: bytes) -> tuple[dict[str, Any], bytes]:
     if 4 < end <= len(body):
         try:
             obj = _decode(body[4:end])
-        except msgspec.DecodeError:  # surrogates again, or no message at all
+        except (msgspec.DecodeError, RecursionError):  # surrogates again, or no message at all
             return frames.unpack(body)
         if type(obj) is dict:
             return obj, body[end:]

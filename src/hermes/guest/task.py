@@ -383,6 +383,8 @@ class Task:
     def _unwatch(self, watch: Watch) -> None:
         if watch in self.watches:
             self.watches.remove(watch)
+        if self.over:
+            self.guest.loop.call_soon(self.guest.forget_tasks)
         self.let_write()
 
     def answered(self, call: Call, outcome: Dict[str, Any]) -> None:
