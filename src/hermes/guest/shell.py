@@ -563,8 +563,7 @@ class Shell:
             return
         self._reported = status
         self._reports += not self._plain
-        # A command that changes nothing of the shell leaves its directory too.
-        task.cwd = claimed if self._plain and claimed == self.cwd else self._checked(claimed)
+        task.cwd = self._checked(claimed)
         if task.at is None:
             self.cwd = task.cwd
         if self._signalled and task.why != "exited":
