@@ -379,10 +379,8 @@ def build_result(
 ) -> Result:
     """Return the result from what the guest says and the outputs as head and tail."""
     try:
-        sizes, spill = {}, None
-        if body.get("truncated"):
-            sizes = {int(chan): int(size) for chan, size in body.get("sizes", {}).items()}
-            spill = _spill(channel, body.get("spill"))
+        sizes = {int(chan): int(size) for chan, size in body.get("sizes", {}).items()}
+        spill = _spill(channel, body.get("spill")) if body.get("truncated") else None
         stdout, first = _joined(cut[OUT], sizes.get(OUT, 0), spill, OUT, scrub)
         stderr, second = _joined(cut[ERR], sizes.get(ERR, 0), spill, ERR, scrub)
         timed_out = body["state"] in ("timed_out", "expired")
