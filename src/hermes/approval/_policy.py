@@ -24,6 +24,8 @@ from ._rules import Rule, Rules, Shape
 from ._syntax import Span
 
 MAX_FINDINGS = 2000
+LONGEST = 4096  # characters of a path
+FEW = 12
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -104,6 +106,10 @@ class Policy:
     def secret(self, path: str) -> bool:
         found = self._classes(path)
         return ("secret" in found or "agent_secret" in found) and not path.endswith(".pub")
+
+    def special(self, path: str) -> bool:
+        """Say whether there is more to a path than its name."""
+        return bool(self._classes(path))
 
     def held_by(self, path: str) -> str:
         """Return the kind of text that a file holds by its path."""
@@ -252,8 +258,8 @@ class Policy:
             return
         self.met.add(len(self.programs_run) - 1)
         key = (rule + action, span)
-        if key in self._noted or len(self.findings) >= MAX_FINDINGS:
-            return
+        if key in self._noted or (len(self.findings) >= MAX_FINDINGS and action == "ask"):
+            return  # there is enough to ask about
         self._noted.add(key)
         self.findings.append(Finding(action, rule, reason, severity, span))
 
@@ -300,7 +306,7 @@ class Policy:
             self.note("raw-socket", "", call.span)
             return
         found = self._classes(path)
-        if call.place == "container":
+        if call.place == "container" or (not found and not emptied and path.isascii()):
             return
         name = marks.shown(path)
         if "device" in found:
@@ -422,11 +428,11 @@ class Policy:
         if call.name in trees.TAKES:
             trees.judge(self, call)
         if effect is None:
-            self.read_only = self.read_only and self.quiet.meets(call)
+            self.read_only = self.read_only and self.quiet.meets(call, shape)
             self._reads(call)
             return
         if not effect.quiet and self.read_only:
-            self.read_only = self.quiet.meets(call)
+            self.read_only = self.quiet.meets(call, shape)
         if effect.judge is not None:
             effect.judge(self, call, shape)
         if effect.reads:
@@ -434,8 +440,8 @@ class Policy:
 
     def _reads(self, call: Call) -> None:
         """Judge each word that may name a file."""
-        if call.stdin and call.name in _EXPRESSIONS and len(call.stdin) < 20_000:
-            for piece in _QUOTED.findall(call.stdin)[:50]:
+        if call.stdin and call.name in _EXPRESSIONS:
+            for piece in _QUOTED.findall(call.stdin):
                 if self.secret(self.path(piece, call)):
                     self.note("read-secret", f"uses a credential: {marks.shown(piece)}", call.span)
         self.reads(call, call.argv[1:])
@@ -449,7 +455,7 @@ class Policy:
             before = word
             if signed:
                 continue  # it signs in with that, and shows it to nobody
-            if len(word) > 4096 or not word:
+            if not word:
                 continue
             if word.startswith(("https://", "http://")) and not any(sign in word for sign in "=@,'\""):
                 continue  # no part of it is a path of this machine
@@ -516,7 +522,9 @@ def _names(word: str) -> list[str]:
             out += [piece for piece in word.split(sign)[1:] if piece]
     if word[0] == "-" and len(word) > 2 and word[1] != "-":
         out.append(word[2:])
-    return [one for one in out if one and "://" not in one][:12]
+    if len(out) > FEW:  # the same again, and what is no path by its looks
+        out = [one for one in dict.fromkeys(out) if "/" in one or "." in one or "_" in one]
+    return [one for one in out if one and len(one) <= LONGEST and "://" not in one]
 
 
 _EXPRESSIONS = marks.names(

@@ -251,7 +251,7 @@ def copy(run: Interpreter, call: Call) -> str:
         return ""
     goal = run.path(target, call.cwd)
     options = "".join(name[1:] for name, _ in found if name[:2] != "--")
-    for source in sources[:50]:
+    for source in sources:
         base = source.rstrip("/").rpartition("/")[2]
         into = (
             directory
@@ -524,7 +524,7 @@ def written_file(run: Interpreter, call: Call) -> str:
 def edited(run: Interpreter, call: Call, codes: list[str], files: list[str]) -> None:
     """Follow what sed, Perl and their like change in place."""
     code = "\n".join(codes)
-    for one in files[:50]:
+    for one in files:
         path = run.path(one, call.cwd)
         held = run.state.files.get(path)
         if held is None or BEFORE in held:

@@ -133,7 +133,7 @@ def computed(code: str, language: str) -> bool:
 
 def evaluated(code: str) -> Iterator[tuple[str, int]]:
     """Return the literal texts that are run as code, and where each ends."""
-    for match in list(_EVAL.finditer(code))[:_MOST]:
+    for match in _EVAL.finditer(code):
         yield match.group(1)[1:-1], match.end()
 
 
