@@ -382,10 +382,10 @@ def xargs(run: Interpreter, call: Call) -> str:
     out: list[str] = []
     inner = msgspec.structs.replace(call, stdin=None)
     if replace:
-        more = items[20:]
-        if more and words[0].rpartition("/")[2] in SHELLS:
-            items, more = [*items[:20], UNKNOWN], []
-        for item in items[:21] or [UNKNOWN]:
+        # What is a text for a shell, or the command itself, is judged by itself.
+        own = words[0].rpartition("/")[2] in SHELLS or replace in words[0]
+        more = [] if own else items[20:]
+        for item in run.first(items if own else items[:20]) if items else [UNKNOWN]:
             out.append(carried(run, inner, [one.replace(replace, item) for one in words]))
         if more:  # all of them at once
             each = [

@@ -68,9 +68,9 @@ _AGENTS = frozenset(("ssh-agent", "gpg-agent"))
 _VERSIONED = Lazy(r"(?:python|pypy|perl|ruby|php)[\d.]+[tm]?")
 _BINARY = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
-MAX_WORDS = 20_000  # that commands are given, also those that are given to another by a wrapper
-MAX_COMPARED = 1_000_000
-MAX_FOUND = 500  # of one kind in a text, such as calls in code that run something
+MAX_WORDS = 16_000  # that commands are given, also those that are given to another by a wrapper
+MAX_COMPARED = 300_000
+MAX_FOUND = 300  # of one kind in a text, such as calls in code that run something
 MAX_ROUNDS = 12
 
 _NAME = Lazy(r"(?!-)[\w./+@%:,=~-]+")
@@ -217,6 +217,7 @@ class Interpreter:
         try:
             return action()
         finally:
+            saved.crowded = saved.crowded or state.crowded  # files are shared
             self.state, self.expand, self.captured, self.span = saved, expand, held, span
 
     def subshell(self, action: Callable[[], str], *, captured: bool | None = None) -> str:
@@ -321,10 +322,10 @@ class Interpreter:
         return result
 
     def _compare(self, number: int) -> None:
-        """Count how many values have been compared, as a line of many branches and variables needs it."""
+        """Count how many variables and files have been gone through."""
         self.values += number
         if self.values > MAX_COMPARED:
-            raise Unparsable("the line has too many variables and branches")
+            raise Unparsable("the line has too many variables or files")
 
     def _pipeline(self, node: Pipeline, stdin: str | None) -> str:
         text: str | None = stdin
@@ -534,6 +535,7 @@ class Interpreter:
         if _BINARY.match(path):
             return f"{BINARY}{path}\n{UNKNOWN}"
         if marks.globbed(path):
+            self._compare(len(self.state.files))
             found = [self.state.files[name] for name in among(self.state.files, path)]
             if found:
                 return joined([*found, UNKNOWN]).replace(BEFORE, UNKNOWN)
