@@ -72,9 +72,9 @@ def format_text(template: str, arguments: list[str], *, nul: bool = False) -> st
         return marks.kinds(template, *arguments)
     arguments = [marks.plain(one) for one in arguments]
     out: list[str] = []
-    size = 0
+    size = at = 0
     while True:
-        used = 0
+        used = at
         for match in _FORMAT.finditer(template):
             piece = match.group()
             if piece == "%%":
@@ -104,8 +104,11 @@ def format_text(template: str, arguments: list[str], *, nul: bool = False) -> st
             else:
                 out.append(piece)
             size += len(out[-1])
-        arguments = arguments[used:]
-        if not arguments or not used or size > 64 * 1024:
+        if used >= len(arguments) or used == at:
+            break
+        at = used
+        if size > 64 * 1024:
+            out.append("\n" + marks.kinds(*arguments[at:]))
             break
     return "".join(out)
 

@@ -89,6 +89,7 @@ class Policy:
         self.vague = False  # a variable, a document or a target is not known
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
+        self._dull: dict[str, set[str]] = {}
         self._allowed = False
         self._kept: Callable[[str], bool] = bool
         self._carrying = carrying
@@ -449,13 +450,16 @@ class Policy:
     def reads(self, call: Call, words: Sequence[str]) -> None:
         near = bool(self.links) or "secret" in self._classes(call.cwd)
         signs = _SIGNS_IN.get(call.name)
+        quoted = call.name in _EXPRESSIONS
+        # What names nothing of importance does so for each program that is given it.
+        dull = self._dull.setdefault(call.cwd, set()) if not self.links and call.place == "" else set()
         before = ""
         for word in words:
             signed = signs is not None and (before in signs or word.partition("=")[0] in signs)
             before = word
             if signed:
                 continue  # it signs in with that, and shows it to nobody
-            if not word:
+            if not word or (word in dull and not quoted):
                 continue
             if word.startswith(("https://", "http://")) and not any(sign in word for sign in "=@,'\""):
                 continue  # no part of it is a path of this machine
@@ -468,22 +472,28 @@ class Policy:
             pieces = _names(word)
             if len(pieces) > 1 and not self.links and word.partition("=")[0].isidentifier():
                 del pieces[0]  # `A=/x` is no path as a whole
-            if call.name in _EXPRESSIONS and ("'" in word or '"' in word):
+            if quoted and ("'" in word or '"' in word):
                 # A path in an expression: `load_str("/x")`, `copy t from '/x'`.
                 pieces += _QUOTED.findall(word)
-            for piece in pieces:
-                if call.place == "" or piece.startswith(("/", "~")):
-                    path = self.path(piece, call)
-                    found = self._classes(path.rpartition("/")[0] if paths.whole(path) else path)
-                    if "history" in found and call.name not in _SEARCHES:
-                        self.note(
-                            "read-secret", f"reads what was typed before: {marks.shown(path)}", call.span
-                        )
-                    if "device" in found and not path.startswith("/dev/loop") and call.name in EFFECTS:
-                        self.note("device-write", f"uses the device {marks.shown(path)}", call.span)
-                    if ("secret" in found or "agent_secret" in found) and not path.endswith(".pub"):
-                        self.note("read-secret", f"uses a credential: {marks.shown(path)}", call.span)
-                        break
+            if not any([self._uses(piece, call) for piece in pieces]):
+                dull.add(word)
+
+    def _uses(self, piece: str, call: Call) -> bool:
+        """Judge a path that a command is given; say whether there is anything to it."""
+        if call.place != "" and not piece.startswith(("/", "~")):
+            return False
+        path = self.path(piece, call)
+        glob = not path.isascii() and paths.whole(path)
+        found = self._classes(path.rpartition("/")[0] if glob else path)
+        if not found:
+            return False
+        if "history" in found and call.name not in _SEARCHES:
+            self.note("read-secret", f"reads what was typed before: {marks.shown(path)}", call.span)
+        if "device" in found and not path.startswith("/dev/loop") and call.name in EFFECTS:
+            self.note("device-write", f"uses the device {marks.shown(path)}", call.span)
+        if ("secret" in found or "agent_secret" in found) and not path.endswith(".pub"):
+            self.note("read-secret", f"uses a credential: {marks.shown(path)}", call.span)
+        return True
 
     # Data that leaves
 

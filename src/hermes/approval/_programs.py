@@ -279,7 +279,7 @@ def copy(run: Interpreter, call: Call) -> str:
         elif text is not None:
             run.state.write(place, text)
             run.state.write(f"{goal}/{base}", text)
-        elif path in run.state.links or re.match(r"(?:/usr)?(?:/local)?/s?bin/[^/]+$", path):
+        elif path in run.state.links or ("bin/" in path and _PROGRAM.match(path)):
             run.state.links[place] = path
             run.state.links[f"{goal}/{base}"] = path
         elif run.sink.secret(path):
@@ -289,6 +289,7 @@ def copy(run: Interpreter, call: Call) -> str:
     return ""
 
 
+_PROGRAM = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[^/]+$")
 _COPY = marks.names("-t --target-directory -S --suffix -m --mode -o --owner -g --group -P -i -F -J")
 
 
