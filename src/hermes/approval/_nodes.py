@@ -33,6 +33,8 @@ PASSWORDS = marks.names("sudo su doas sudo-rs runuser pkexec sudoedit")
 def written(state: State, path: str) -> str | None:
     """Return the text of a file that was written in the session; None for any other."""
     text = state.files.get(path)
+    if not state.files:
+        return UNKNOWN if state.crowded else None
     if text is None and marks.globbed(path):
         found = [state.files[name] for name in among(state.files, path)]
         return "\n".join(found) if found else UNKNOWN if state.crowded else None

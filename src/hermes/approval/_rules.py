@@ -199,7 +199,7 @@ class _Step:
         return bool(self.names or self.match)
 
     def fits(self, operand: str) -> bool:
-        return operand in self.names or (self.match is not None and self.match(operand.lower()) is not None)
+        return operand in self.names or (self.match is not None and self.match(operand) is not None)
 
 
 class Pattern:
