@@ -112,6 +112,23 @@ def test_long_lines_are_answered_in_bounded_time(name: str) -> None:
     assert dangerous.action != "allow"
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "words",
+        "and, with variables",
+        "arguments, again and again",
+        "wrappers of many words",
+        "trims",
+        "files, then patterns",
+        "texts",
+        "functions",
+    ],
+)
+def test_what_is_more_than_is_looked_at_is_asked_about(name: str) -> None:
+    assert judge(LONG[name]).action == "ask"
+
+
 # Repeated, in place of {} in each of these.
 SIGNS = """
 [ ] [] [! [^ [a [a- [0] [[:alpha:]] * ** ? a* *a */ **/ { } {a, {a,b} {1..2} ( ) @( ?( !( +( ~ ~/
