@@ -62,6 +62,37 @@ LONG = {
     "programs by paths with patterns": "./*[a-z]* x;" * 1_400,
     "trim": "a=" + "a" * 5000 + "; echo ${a##*a*a*a*a*b}",
     "case": "case " + "a" * 5000 + " in *a*a*a*a*b) ls;; esac",
+    "copies": "scp " + " ".join(f"a/{number:<14}" for number in range(5_900)),
+    "copies by parts": "scp " + " ".join(f"/a:{number}:/b,/c=/d" for number in range(5_800)),
+    "variables": "env " + " ".join(f"A{number}=/x/{number:<8}" for number in range(5_900)),
+    "hosts": "env " + " ".join(f"h{number}:/a/{number:<8}" for number in range(5_900)),
+    "packages": "pip install " + " ".join(f"a/{number:<14}" for number in range(5_900)),
+    "outputs": "foo " + " ".join(f"--out{number}=/x/{number}" for number in range(5_500)),
+    "queries": "scp " + " ".join(f"https://a.example/{number}?a=/b" for number in range(290)),
+    "patterns below the root": "ls " + " ".join(f"/*{number}/x" for number in range(7_000)),
+    "patterns of a home": "cat " + " ".join(f"~/*s*{number}*/x" for number in range(290)),
+    "brackets": "ls " + " ".join(f"[a-{'bcdef'[number % 5]}]{number}/[!x]*" for number in range(290)),
+    "settings": "git " + " ".join(f"-c a.b{number}=/x/{number}" for number in range(2_600)) + " status",
+    "mounts": "docker run " + " ".join(f"-v /x/{number}:/y" for number in range(2_600)) + " image",
+    "declared": "declare " + " ".join(f"a{number}=/x/{number}" for number in range(5_900)),
+    "unset": "unset " + " ".join(f"a{number}" for number in range(5_900)),
+    "and, with variables": " && ".join(f"a{number}=1" for number in range(3_900)),
+    "or, with variables": " || ".join(f"a{number}=1" for number in range(3_900)),
+    "arguments, again and again": f"set -- {'a/b ' * 1_900}; " + 'cat "$@"; ' * 200,
+    "wrappers of many words": "nohup " * 20 + "cat " + "a/b " * 5_900,
+    "trims": "x=" + "ab" * 90 + "; echo " + " ".join(f"${{x%%*{number}*}}" for number in range(290)),
+    "branches": "x=b; case $x in " + " ".join(f"*a{number}) ls;;" for number in range(2_000)) + " esac",
+    "files, then words": "; ".join(f"echo a>f{number}" for number in range(1_300))
+    + "; cat "
+    + " ".join(f"a/{number}" for number in range(2_500)),
+    "files, then patterns": "; ".join(f"echo a>f{number}" for number in range(900))
+    + "; cat "
+    + " ".join(f"*{number}*" for number in range(290)),
+    "values of a loop": "for a in "
+    + " ".join(f"~/.ssh/{number}" for number in range(5_000))
+    + "; do cat $a; done",
+    "items": "printf '%s\\n' " + " ".join(f"/x/{number:<11}" for number in range(5_900)) + " | xargs cat",
+    "texts": "printf '%s\\n' " + "a " * 5_900 + "| xargs -I{} sh -c 'cat {}'",
     "wide letters": "echo " + "\uff41" * 50_000,
     "quoted wide letters": "echo '" + "\uff41" * 50_000 + "'",
     "accents": "echo '" + "\u00e9" * 50_000 + "'",
@@ -79,6 +110,22 @@ def test_long_lines_are_answered_in_bounded_time(name: str) -> None:
     assert spent < 2.0  # 0.1 s is the aim, and what the bench shows; this is for slow machines
     dangerous = judge(text + "\nrm -rf src" if name == "document" else "rm -rf src; " + text)
     assert dangerous.action != "allow"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "words",
+        "and, with variables",
+        "arguments, again and again",
+        "wrappers of many words",
+        "patterns",
+        "texts",
+        "functions",
+    ],
+)
+def test_what_is_more_than_is_looked_at_is_asked_about(name: str) -> None:
+    assert judge(LONG[name]).action == "ask"
 
 
 # Repeated, in place of {} in each of these.

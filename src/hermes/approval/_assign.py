@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,16 @@ import msgspec
 
 from . import _marks as marks
 from ._call import Call
-from ._marks import SPLIT, UNKNOWN
+from ._lazy import Lazy
+from ._marks import UNKNOWN
 from ._nodes import MAX_OUTPUT, keyed
-from ._syntax import Assign, Lit
+from ._syntax import Assign, Lit, Simple, Word
 
 if TYPE_CHECKING:
     from ._run import Interpreter
 
+_ASSIGNED = Lazy(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|--|[-+*/%&|^]=)")
+MAX_ITEMS = 2000  # of an array
 # The shell keeps its aliases, and where it found programs, in these.
 _MEANINGS = frozenset(("BASH_ALIASES", "BASH_CMDS"))
 
@@ -100,12 +104,12 @@ def assign(run: Interpreter, assign: Assign, env: dict[str, str] | None) -> None
         text = settled(run, assign.name, run.expand.text(assign.value))
         if assign.name in _MEANINGS:
             _meaning(run, assign.name, index, text)
-        if index.isdigit() and int(index) <= min(len(values), 500):
+        if index.isdigit() and int(index) <= min(len(values), MAX_ITEMS):
             number = int(index)
             values[number:] = [text, *values[number + 1 :]]
             variables[assign.name] = values
         else:
-            variables[assign.name] = [*values, text] if len(values) < 500 else [UNKNOWN]
+            variables[assign.name] = list(run.first([*values, text], MAX_ITEMS))
         return
     if assign.values is not None:
         fields: list[str] = []
@@ -128,7 +132,7 @@ def assign(run: Interpreter, assign: Assign, env: dict[str, str] | None) -> None
                 *(held if isinstance(held, list) else [held] if isinstance(held, str) else []),
                 *fields,
             ]
-        variables[assign.name] = fields[:500] if len(fields) <= 500 else [SPLIT]
+        variables[assign.name] = list(run.first(fields, MAX_ITEMS))
         return
     text = run.expand.text(assign.value, assignment=True)
     if assign.append:
@@ -136,7 +140,7 @@ def assign(run: Interpreter, assign: Assign, env: dict[str, str] | None) -> None
         if isinstance(held, list):
             held = " ".join(held)
         text = (held if held is not None else UNKNOWN if assign.name not in variables else "") + text
-        text = text[:MAX_OUTPUT]
+        text = marks.cut(text, MAX_OUTPUT)
     text = settled(run, assign.name, text)
     if env is not None:
         env[assign.name] = text
@@ -158,3 +162,34 @@ def _grown(run: Interpreter, assign: Assign) -> bool:
         return False
     text = run.expand.text(assign.value, assignment=True)
     return len(text) > len(held) and text.startswith(held)
+
+
+def declared(run: Interpreter, words: tuple[Word, ...]) -> list[str]:
+    """Return the words of ``export`` and its like, where a value is not split."""
+    out: list[str] = []
+    for word in words:
+        first = word.parts[0] if word.simple is None and word.parts else None
+        if isinstance(first, Lit) and not first.quoted and re.match(r"[A-Za-z_]\w*\+?=", first.text):
+            out.append(run.expand.text(word, assignment=True))
+        else:
+            out += run.expand.word(word)
+    return out
+
+
+def prefixes(run: Interpreter, node: Simple, call: Call) -> None:
+    """Report assignments that stand alone, as the rules on variables want to see them."""
+    names = {assign.name: _shown(run, assign.name) for assign in node.assigns}
+    if names:
+        run.sink.command(Call([], call.cwd, call.span, None, names, call.place, call.root, True))
+
+
+def _shown(run: Interpreter, name: str) -> str:
+    value = run.state.variables.get(name)
+    return value if isinstance(value, str) else UNKNOWN
+
+
+def counted(run: Interpreter, text: str) -> None:
+    """Do the assignments of ``(( ))``."""
+    for match in _ASSIGNED.finditer(text):
+        name, value = match.groups()
+        run.state.variables[name] = value if value is not None else UNKNOWN

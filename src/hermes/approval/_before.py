@@ -17,8 +17,7 @@ from ._lazy import Lazy
 from ._marks import BEFORE, UNKNOWN
 from ._run import Interpreter
 
-MAX_PIECES = 20
-MAX_LINES = 40
+MAX_LINES = 200
 _CUT = Lazy(f"({BEFORE}+)\n?")
 _SUBSTITUTED = Lazy(
     r"\bs([^\w\s\\;&{(<[])((?:\\.|(?!\1)[^\\])*)\1((?:\\.|(?!\1)[^\\])*)\1([gIim0-9]*)", re.DOTALL
@@ -42,7 +41,7 @@ _PLAIN = Lazy(r"(?:[\w\s\"',:=@%#<>!~-]|\\[./])*")
 
 def changed(pieces: list[str]) -> str:
     """Return the text of a file into which these were put."""
-    return f"{BEFORE}{BEFORE}\n" + "".join(one + "\n" for one in pieces[:MAX_PIECES] if one.strip())
+    return f"{BEFORE}{BEFORE}\n" + "".join(one + "\n" for one in pieces if one.strip())
 
 
 def pieces(code: str) -> list[str]:
@@ -88,7 +87,7 @@ def later(run: Interpreter, path: str, text: str) -> str | None:
             continue
         held, run.lenient = run.lenient, True
         try:
-            lines = chunk.strip("\n").split("\n")[:MAX_LINES]
+            lines = list(run.first(chunk.strip("\n").split("\n"), MAX_LINES))
             # What was put in may be several lines, or several pieces.
             for piece in ["\n".join(lines), *(lines if len(lines) > 1 else ())]:
                 _judge(run, path, piece.strip())

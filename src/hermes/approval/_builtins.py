@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from . import _marks as marks
-from ._assign import attributes, settled
+from ._assign import MAX_ITEMS, attributes, settled
 from ._call import Call
 from ._carriers import written
 from ._lazy import Lazy
@@ -72,9 +72,9 @@ def format_text(template: str, arguments: list[str], *, nul: bool = False) -> st
         return marks.kinds(template, *arguments)
     arguments = [marks.plain(one) for one in arguments]
     out: list[str] = []
-    size = 0
+    size = at = 0
     while True:
-        used = 0
+        used = at
         for match in _FORMAT.finditer(template):
             piece = match.group()
             if piece == "%%":
@@ -104,8 +104,11 @@ def format_text(template: str, arguments: list[str], *, nul: bool = False) -> st
             else:
                 out.append(piece)
             size += len(out[-1])
-        arguments = arguments[used:]
-        if not arguments or not used or size > 64 * 1024:
+        if used >= len(arguments) or used == at:
+            break
+        at = used
+        if size > 64 * 1024:
+            out.append("\n" + marks.kinds(*arguments[at:]))
             break
     return "".join(out)
 
@@ -161,7 +164,8 @@ def declare(run: Interpreter, call: Call) -> str:
     words = call.argv[1:]
     flags = "".join(one[1:] for one in words if one[:1] in "-+" and one != "--")
     names = [one for one in words if one[:1] not in "-+"]
-    exported = () if "f" in flags else ("+x",) if "n" in flags else ("-x",)
+    exported = [] if "f" in flags else ["+x"] if "n" in flags else ["-x"]
+    options = exported if call.argv[0] == "export" else [one for one in words if one[:1] in "-+"]
     changed: dict[str, str] = {}
     for word in names:
         name, equals, value = word.partition("=")
@@ -172,7 +176,7 @@ def declare(run: Interpreter, call: Call) -> str:
         run.expand.check_subscript(name)
         if plain is None:
             continue
-        attributes(run, exported if call.argv[0] == "export" else words, plain.group())
+        attributes(run, options, plain.group())
         if "n" in flags and call.argv[0] != "export":
             run.expand.check_subscript(value)
             run.state.variables.pop(plain.group(), None)
@@ -211,11 +215,12 @@ def _secret(name: str) -> bool:
 
 
 def unset(run: Interpreter, call: Call) -> str:
+    functions = "-f" in call.argv
     for word in call.argv[1:]:
         if word.startswith("-"):
             continue
         run.expand.check_subscript(word)
-        if "-f" in call.argv:
+        if functions:
             run.state.functions.pop(word, None)
         else:
             run.state.variables[word] = None
@@ -298,7 +303,9 @@ def mapfile(run: Interpreter, call: Call) -> str:
     lines = (call.stdin if call.stdin is not None else UNKNOWN).split("\n")
     if lines and lines[-1] == "":
         lines.pop()
-    run.state.variables[names[0] if names else "MAPFILE"] = [marks.output(one) for one in lines[:500]]
+    run.state.variables[names[0] if names else "MAPFILE"] = [
+        marks.output(one) for one in run.first(lines, MAX_ITEMS)
+    ]
     return ""
 
 

@@ -15,7 +15,7 @@ from ._lazy import Lazy
 from ._marks import FOUND, OUTPUT, REMOTE, SPLIT, UNKNOWN
 from ._nodes import quoted
 from ._nodes import written as _written
-from ._options import options_of
+from ._options import items_of, options_of
 from ._run import BINARY, Interpreter
 from ._state import State
 from ._syntax import Unparsable
@@ -114,7 +114,7 @@ class Wrapper:
                 return run.call(inner)
             return out or UNKNOWN
         if self.each:
-            for one in rest[:50]:
+            for one in run.first(rest):
                 if one[:1] != "-":
                     out = carried(run, inner, [one], joined=True)
             return out
@@ -371,7 +371,7 @@ def xargs(run: Interpreter, call: Call) -> str:
     elif replace:
         items = [one.strip() for one in text.split("\n") if one.strip()]
     else:
-        items = _split_quietly(text)
+        items = items_of(text)
     words = rest or ["echo"]
     alone = replace and words[0].rpartition("/")[2] not in ("rm", "unlink", "shred")
     if replace and _names_only(text, words):
@@ -382,10 +382,10 @@ def xargs(run: Interpreter, call: Call) -> str:
     out: list[str] = []
     inner = msgspec.structs.replace(call, stdin=None)
     if replace:
-        more = items[20:]
-        if more and words[0].rpartition("/")[2] in SHELLS:
-            items, more = [*items[:20], UNKNOWN], []
-        for item in items[:21] or [UNKNOWN]:
+        # What is a text for a shell, or the command itself, is judged by itself.
+        own = words[0].rpartition("/")[2] in SHELLS or replace in words[0]
+        more = [] if own else items[20:]
+        for item in run.first(items if own else items[:20]) if items else [UNKNOWN]:
             out.append(carried(run, inner, [one.replace(replace, item) for one in words]))
         if more:  # all of them at once
             each = [
@@ -398,7 +398,7 @@ def xargs(run: Interpreter, call: Call) -> str:
             (value for name, value in found if name in ("-n", "--max-args", "-L", "--max-lines", "-l")), ""
         )
         if first and len(items) > 1:
-            for item in items[:20]:
+            for item in run.first(items):
                 out.append(carried(run, inner, [*words, item]))
     return "".join(out)
 
@@ -417,15 +417,6 @@ def _names_only(text: str, words: list[str]) -> bool:
 
 def _same(value: str, match: re.Match[str]) -> str:
     return value
-
-
-def _split_quietly(text: str) -> list[str]:
-    import shlex
-
-    try:
-        return shlex.split(text, comments=False) if len(text) < 4000 else text.split()
-    except ValueError:
-        return text.split()
 
 
 _XARGS = marks.names(
@@ -569,7 +560,7 @@ def parallel(run: Interpreter, call: Call) -> str:
         text = call.stdin if call.stdin is not None else UNKNOWN
         values = [one for one in text.split("\n") if one]
     inner = msgspec.structs.replace(call, stdin=None)
-    for value in values[:50]:
+    for value in run.first(values):
         if not (template and _names_only(value, template)):
             value = marks.output(value)
         line = " ".join(template)
@@ -675,7 +666,7 @@ def timetable(run: Interpreter, text: str, *, users: bool = False) -> None:
     """Follow the commands of a crontab; that of the system says as whom each runs."""
     held, run.lenient = run.lenient, True
     try:
-        for line in marks.plain(text).split("\n")[:200]:
+        for line in run.first(marks.plain(text).split("\n")):
             when = _WHEN.search(line)
             script = line[when.end() :] if when else ""
             if users:
@@ -731,7 +722,7 @@ _ASSIGNED = Lazy(r"[\w.-]{1,60}=")
 def told(run: Interpreter, call: Call) -> None:
     """Follow the text of an option that is named as if it were run."""
     words = call.argv[1:]
-    for index, word in enumerate(words[:40]):
+    for index, word in enumerate(words):
         if word[:1] != "-":
             continue
         name, equals, value = word.partition("=")

@@ -36,6 +36,7 @@ from ._packages import cargo, conventional, npm, pip, profiled, runner
 from ._run import Interpreter
 from ._written import awk as awk_written
 
+MAX_LINES = 5000  # of what a program reads its commands from
 _AWK_PRINTED = Lazy(r"\bprintf?\s*\(?\s*\"(?:[^\"\\]|\\.)*\"\s*\)?\s*(?=;|$|\}|\n)")
 
 
@@ -68,15 +69,15 @@ def awk(run: Interpreter, call: Call) -> str:
             run.note("endless-output", "awk code that fills the memory or a disk")
         if growth.spawns(code):
             run.note("endless", "awk code that starts processes without end")
-        for match in list(re.finditer(r"\bsystem\s*\(\s*" + STRING, code))[:10]:
+        for match in run.first(re.finditer(r"\bsystem\s*\(\s*" + STRING, code)):
             given = "".join(literals(match.group(1) or match.group(2) or "", code, match.end()))
             more = code[match.end() : match.end() + 1] and not re.match(r"\s*\)", code[match.end() :])
             told_code(run, call, given, more=bool(more))
         if re.search(r"\bsystem\s*\(\s*[^\"'\s]", code):
             run.note("code-runs", "awk runs commands that are not known")
-        for match in list(re.finditer(r"\"((?:[^\"\\]|\\.)*)\"\s*\)*\s*\|&?\s*getline", code))[:10]:
+        for match in run.first(re.finditer(r"\"((?:[^\"\\]|\\.)*)\"\s*\)*\s*\|&?\s*getline", code)):
             shell(run, call, unescape(match.group(1)))
-        for match in list(re.finditer(r"\|&?\s*\"((?:[^\"\\]|\\.)*)\"", code))[:10]:
+        for match in run.first(re.finditer(r"\|&?\s*\"((?:[^\"\\]|\\.)*)\"", code)):
             given = unescape(match.group(1))
             if re.fullmatch(r"\s*(?:/\S*/)?(?:ba|z|da|k)?sh\b.*", given):
                 run.note("unknown-code", "awk gives commands that are not known to a shell")
@@ -91,11 +92,11 @@ def awk(run: Interpreter, call: Call) -> str:
             run.note("code-runs", "awk runs commands that are not known")
         if "/inet/" in code:
             run.note("code-network", "awk opens a connection")
-        for match in list(re.finditer(r">\s*\"([^\"]+)\"", code))[:10]:
+        for match in run.first(re.finditer(r">\s*\"([^\"]+)\"", code)):
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
         values = (value.partition("=") for name, value in found if name in ("-v", "--assign"))
         awk_written(run, call, code, {name: value for name, _, value in values})
-        for match in list(PATHS.finditer(code))[:20]:
+        for match in run.first(PATHS.finditer(code)):
             if run.sink.secret(run.path(match.group(1), call.cwd)):
                 run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
     from ._programs import filtered
@@ -139,19 +140,19 @@ def sed(run: Interpreter, call: Call) -> str:
             run.note("code-unreadable", "code for sed that is too long to be read")
             continue
         code = _INDENTED.sub("\n", code)
-        for match in list(_SED_E.finditer(code))[:10]:
+        for match in run.first(_SED_E.finditer(code)):
             if match.group(1):
                 shell(run, call, match.group(1).rstrip("}"))
             else:
                 run.note("code-runs", "sed runs its input as commands")
         if _SED_SUB_E.search(code):
             run.note("code-runs", "sed runs what it makes as commands")
-            for match in list(_SED_SUB_E.finditer(code))[:5]:
+            for match in run.first(_SED_SUB_E.finditer(code)):
                 shell(run, call, match.group(2))
-        for match in list(_SED_R.finditer(code))[:10]:
+        for match in run.first(_SED_R.finditer(code)):
             if run.sink.secret(run.path(match.group(1), call.cwd)):
                 run.sink.redirect("<", run.path(match.group(1), call.cwd), "", call)
-        for match in list(_SED_W.finditer(code))[:10]:
+        for match in run.first(_SED_W.finditer(code)):
             path = run.path(match.group(1), call.cwd)
             run.sink.redirect(">", path, UNKNOWN, call)
             whole = re.fullmatch(r"\s*[wW]\s+\S+\s*", code) and call.stdin
@@ -169,12 +170,12 @@ def bang(run: Interpreter, call: Call) -> str:
         for name, value in options_of(call.argv[1:], frozenset(("-e", "--expression")))[0]
         if name in ("-e", "--expression") and call.name == "dc"
     ]
-    for line in [*given, *(call.stdin or "").split("\n")[:500]]:
+    for line in [*given, *run.first((call.stdin or "").split("\n"), MAX_LINES)]:
         match = re.match(r"\s*:?!+\s*(.+)", line)
         if match:
             shell(run, call, match.group(1))
     if call.name in ("ed", "ex", "red"):
-        for match in list(re.finditer(r"(?m)^[\d,$%.+-]*\s*[wW]q?\s+([^\s!]\S*)", call.stdin or ""))[:10]:
+        for match in run.first(re.finditer(r"(?m)^[\d,$%.+-]*\s*[wW]q?\s+([^\s!]\S*)", call.stdin or "")):
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
         from ._programs import edited
 
@@ -189,7 +190,7 @@ def bang(run: Interpreter, call: Call) -> str:
 
 
 def sqlite(run: Interpreter, call: Call) -> str:
-    for one in [*call.argv[1:], *(call.stdin or "").split("\n")[:500]]:
+    for one in [*call.argv[1:], *run.first((call.stdin or "").split("\n"), MAX_LINES)]:
         match = re.match(r"\s*\.(?:shell|system)\s+(.+)", one)
         if match:
             shell(run, call, match.group(1))
@@ -220,7 +221,7 @@ def client(run: Interpreter, call: Call) -> str:
     """psql, mysql and the like: a line that begins with ``\\!`` runs a command."""
     if call.stdin is not None and marks.OUTPUT in call.stdin:
         run.note("sql", "feeds a database what another command printed")
-    for one in [*call.argv[1:], *(call.stdin or "").split("\n")[:500]]:
+    for one in [*call.argv[1:], *run.first((call.stdin or "").split("\n"), MAX_LINES)]:
         match = re.match(r"\s*(?:\\!|system\s)\s*(.+)", one)
         if match:
             shell(run, call, match.group(1))
@@ -239,7 +240,7 @@ _SQL_FILES = Lazy(
 def _sql_files(run: Interpreter, call: Call, line: str) -> None:
     """Follow what a statement writes to a file of the client or the server."""
     if "/" in line or "~" in line:
-        for match in list(_SQL_FILES.finditer(line))[:10]:
+        for match in run.first(_SQL_FILES.finditer(line)):
             run.sink.redirect(">", run.path(match.group(1), call.cwd), UNKNOWN, call)
 
 
@@ -269,7 +270,7 @@ def _recipe(line: str, given: Mapping[str, str]) -> str:
             return "$"
         if name not in given or depth == 3:
             return f"${{{name}}}"
-        return _REFERENCE.sub(lambda inner: value(inner, depth + 1), given[name])[:2000]
+        return marks.cut(_REFERENCE.sub(lambda inner: value(inner, depth + 1), given[name]), MAX_CODE)
 
     return _REFERENCE.sub(value, line.strip().lstrip("@-+"))
 
@@ -313,7 +314,7 @@ def make(run: Interpreter, call: Call) -> str:
     given = {"MAKE": "make", "RM": "rm -f", "SHELL": "/bin/sh"}
     given.update(_ASSIGNED.findall(code))
     given.update(one.partition("=")[::2] for one in words if re.match(r"\w+=", one))
-    for line in code.split("\n")[:2000]:
+    for line in run.first(code.split("\n"), MAX_LINES):
         head = re.match(r"([\w.-]+)\s*:(?!=)", line)
         if head:
             wanted = not goals or head.group(1) in goals or head.group(1).startswith(".")
@@ -491,7 +492,7 @@ def fzf(run: Interpreter, call: Call) -> str:
         if name == "--preview":
             shell(run, call, value)
         elif name == "--bind":
-            for found in list(_BOUND.finditer(value))[:10]:
+            for found in run.first(_BOUND.finditer(value)):
                 shell(run, call, found.group(1))
     return marks.kinds(call.stdin or "")
 
@@ -534,7 +535,7 @@ def debugger(run: Interpreter, call: Call) -> str:
 def compiled(run: Interpreter, call: Call) -> str:
     """Compilers: a source that was written in the session, or comes in, is about to be run."""
     words = call.argv[1:]
-    for word in words[:40]:
+    for word in words:
         if word[:1] == "-" and word != "-":
             continue
         held = call.stdin if word in ("-", "/dev/stdin") else written(run, run.path(word, call.cwd))
@@ -543,7 +544,7 @@ def compiled(run: Interpreter, call: Call) -> str:
         elif held and REMOTE in held and re.search(r"\.\w+$|^-$|stdin$", word):
             run.note("remote-code", "compiles what came from the network")
     if call.name == "go" and words[:1] in (["run"], ["test"], ["build"], ["install"], ["generate"]):
-        for path in list(run.state.files)[:50]:
+        for path in list(run.state.files):
             if path.endswith(".go") and path.startswith(call.cwd + "/"):
                 held = written(run, path)
                 if held and held.strip(_MARKS):
@@ -620,7 +621,7 @@ def m4(run: Interpreter, call: Call) -> str:
     codes = [call.stdin or "", *call.argv[1:]]
     codes += [written(run, run.path(one, call.cwd)) or "" for one in call.argv[1:] if one[:1] != "-"]
     for code in codes:
-        for match in list(re.finditer(r"\be?syscmd\(\s*[`\"]*([^'\")]+)", code))[:20]:
+        for match in run.first(re.finditer(r"\be?syscmd\(\s*[`\"]*([^'\")]+)", code)):
             shell(run, call, match.group(1))
     return marks.kinds(call.stdin or "")
 
@@ -634,7 +635,7 @@ def powershell(run: Interpreter, call: Call) -> str:
             code = " ".join(words[index + 1 :])
             break
     code = code or call.stdin or ""
-    for piece in re.split(r"[;\n]|&&|\|\|?", re.sub(r"^\s*&\s*\{?", "", code))[:50]:
+    for piece in re.split(r"[;\n]|&&|\|\|?", re.sub(r"^\s*&\s*\{?", "", code)):
         first = piece.strip().strip("&{} ").split(" ")[0].strip("'\"").rpartition("/")[2]
         if first in NATIVE:
             run.subshell(partial(run.quietly, piece.strip().strip("&{} ")), captured=True)

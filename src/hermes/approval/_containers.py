@@ -104,7 +104,7 @@ def _mounted(run: Interpreter, call: Call, found: list[tuple[str, str]]) -> list
             continue
         if here[:1] in ("/", "~") and there[:1] == "/" and "ro" not in how.split(","):
             pairs.append((run.path(here, call.cwd), there.rstrip("/") or "/"))
-    return [one for one in pairs if paths.everything(one[0])][:3]
+    return [one for one in pairs if paths.everything(one[0])]
 
 
 _ENGINE = marks.names(

@@ -163,7 +163,7 @@ def _distant(policy: Policy, call: Call, target: str, sources: list[str]) -> Non
     if not inside.startswith(("/", "~")):
         inside = "~/" + inside
     goal = paths.normal(inside, "~", {}, "")
-    names = (one.rstrip("/").rpartition("/")[2] for one in sources[:50] if one[-1:] != "/")
+    names = (one.rstrip("/").rpartition("/")[2] for one in sources if one[-1:] != "/")
     for path in (goal, *(f"{goal}/{one}" for one in names if one.strip("."))):
         if not _TRUSTED.isdisjoint(policy.classes.of(path)) or re.search(r"authorized_keys", path):
             policy.note(

@@ -15,6 +15,9 @@ from ._syntax import Arith, Lit, Part, Proc, Seq, Sub, Unparsable, Var, Word
 
 MAX_FIELDS = 2000
 MAX_TEXT = 128 * 1024
+MAX_PATTERNS = 300
+MAX_SUM = 2000  # characters of a value in arithmetic
+MAX_BRACES = 4000  # characters between two braces
 _SECRET_NAME = Lazy(
     r"(?:.*_)?(?:API_?KEYS?|SECRETS?|SECRET_\w+|TOKENS?|PASSWORDS?|PASSWD|"
     r"PASSPHRASE|CREDENTIALS?|ACCESS_KEYS?|PRIVATE_KEYS?|APIKEY|PGPASSWORD|"
@@ -49,6 +52,7 @@ class Expander:
         note: Callable[[str, str], None],
         evaluate: Callable[[str], None],
         given: Callable[[str, str], None],
+        compared: set[str],
     ) -> None:
         self.state = state
         self.home = home
@@ -56,6 +60,7 @@ class Expander:
         self._note = note
         self._evaluate = evaluate
         self._given = given
+        self._compared = compared
 
     def fields(self, words: Sequence[Word]) -> list[str]:
         """Return the fields that words become."""
@@ -81,6 +86,13 @@ class Expander:
             return out
         return self._fields(parts)
 
+    def compare(self, pattern: str) -> str:
+        """Count the different patterns of a line: each takes time of its own."""
+        self._compared.add(pattern)
+        if len(self._compared) > MAX_PATTERNS:
+            raise Unparsable("the line has too many patterns")
+        return pattern
+
     def text(self, word: Word | None, *, assignment: bool = False) -> str:
         """Return the text of a word where it is not split: a value, a target, a document."""
         if word is None:
@@ -100,12 +112,12 @@ class Expander:
             else:
                 value = self._value(part)
                 out.append(value if isinstance(value, str) else " ".join(value))
-        return _bounded("".join(out))
+        return marks.cut("".join(out), MAX_TEXT)
 
     def pattern(self, word: Word) -> str:
         """Return the text of a word, with the glob characters that are not quoted active."""
         if word.simple is not None:
-            return word.simple
+            return self.compare(word.simple)
         out: list[str] = []
         for part in word.parts:
             if isinstance(part, Lit):
@@ -117,7 +129,7 @@ class Expander:
                 value = self._value(part)
                 text = value if isinstance(value, str) else " ".join(value)
                 out.append(marks.active(text) if not part_quoted(part) else text)
-        return _bounded("".join(out))
+        return self.compare(marks.cut("".join(out), MAX_TEXT))
 
     # Fields
 
@@ -179,7 +191,7 @@ class Expander:
             done.append(current)
         if len(done) > MAX_FIELDS:
             raise Unparsable("a word expands to too many words")
-        return [_bounded(one) for one in done]
+        return [marks.cut(self.compare(one) if marks.globbed(one) else one, MAX_TEXT) for one in done]
 
     def _extended(self, text: str, mark: str) -> str:
         """Return what stands for an extended pattern, ``+(a|b)``, of which no more is known."""
@@ -288,8 +300,8 @@ class Expander:
             self._evaluate(text)
         seen: set[str] = set()
         texts = [text]
-        while texts and len(seen) < 100:
-            for name in _NAMES.findall(texts.pop()[:2000]):
+        while texts:
+            for name in _NAMES.findall(texts.pop()):
                 if name in seen:
                     continue
                 seen.add(name)
@@ -297,8 +309,10 @@ class Expander:
                     if "$(" in one or "`" in one:
                         self._note("arithmetic-code", f"arithmetic that runs what is in the variable {name}")
                         self._evaluate(one)
-                    elif len(one) < 2000:
+                    elif len(one) <= MAX_SUM:
                         texts.append(one)
+                    else:
+                        self._note("arithmetic-code", f"arithmetic with a long text in the variable {name}")
 
     def check_subscript(self, name: str) -> None:
         """Look for scripts in the subscript of a name that a command is given: it is arithmetic."""
@@ -582,7 +596,8 @@ class Expander:
             return raw[: anchored.start()] + replacement if anchored else raw
         if pattern == "":
             return raw
-        return _bounded(compiled.sub(lambda _: marks.plain(replacement), raw, count=0 if op == "//" else 1))
+        count = 0 if op == "//" else 1
+        return marks.cut(compiled.sub(lambda _: marks.plain(replacement), raw, count=count), MAX_TEXT)
 
     def _trim_unknown(self, raw: str, op: str, argument: str) -> str:
         # `${f%.txt}` of a name that is known up to the pattern keeps what is known.
@@ -606,12 +621,6 @@ def _star(index: Word | None) -> bool:
         and isinstance(index.parts[0], Lit)
         and index.parts[0].text == "*"
     )
-
-
-def _bounded(text: str) -> str:
-    if len(text) > MAX_TEXT:
-        return text[:MAX_TEXT] + marks.kinds(text[MAX_TEXT:])
-    return text
 
 
 def _translate(pattern: str) -> str:
@@ -714,7 +723,7 @@ def braces(text: str, depth: int = 0) -> list[str]:
 def _closing(text: str, start: int) -> tuple[int, list[int]]:
     level = 0
     commas: list[int] = []
-    for index in range(start, min(len(text), start + 4000)):
+    for index in range(start, min(len(text), start + MAX_BRACES)):
         sign = text[index]
         if sign == "{":
             level += 1
@@ -724,6 +733,8 @@ def _closing(text: str, start: int) -> tuple[int, list[int]]:
                 return index, commas
         elif sign == "," and level == 1:
             commas.append(index)
+    if len(text) > start + MAX_BRACES:
+        raise Unparsable("there is too much between braces")
     return -1, commas
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from . import _marks as marks
@@ -12,6 +13,7 @@ from ._lazy import Lazy
 # A name has no more bytes, and a path no more than the other; what asks for more stands for nothing.
 MAX_NAME = 255
 MAX_PATTERN = 4096
+_SIGNS = frozenset("*?[")
 _STARS = Lazy(r"\*{2,}")
 _ONE = Lazy(r"\[[!^]?\]?(?:\[:[a-z]+:\]|[^]])*\]|[^*]", re.DOTALL)
 _KIND = Lazy(r"\[:([a-z]+):\]")
@@ -33,9 +35,13 @@ _KINDS = {
 }
 
 
-def fits(name: str, pattern: str) -> bool:
-    """Say whether a name matches a word with active globs."""
-    return meets(name, marks.plain(pattern))
+def among(names: Iterable[str], pattern: str) -> list[str]:
+    """Return which of some names match a word with active globs."""
+    pattern = marks.plain(pattern)
+    head = pattern[: min(map(pattern.index, _SIGNS.intersection(pattern)), default=len(pattern))]
+    found = [one for one in names if one.startswith(head)]
+    compiled = _compiled(pattern) if found else None
+    return [] if compiled is None else [one for one in found if compiled.match(one)]
 
 
 @lru_cache(maxsize=200)

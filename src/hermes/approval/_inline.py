@@ -174,7 +174,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         _ticked(run, call, command, language)
     if quotes.computed(code, language):
         run.note("code-runs", f"{language} code that calls what is not known")
-    for said, end in quotes.evaluated(code):
+    for said, end in run.first(quotes.evaluated(code)):
         whole = "".join(literals(said, code, end))
         if _joined(code, end):
             run.note("code-runs", f"{language} code that runs code which is not known")
@@ -190,16 +190,16 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
             text(run, call, whole, language)
         finally:
             run.depth -= 1
-    if run.depth < 20 and len(code) < MAX_CODE and _DECODES.search(code):
+    if run.depth < 20 and _DECODES.search(code):
         run.depth += 1
         try:
-            text(run, call, _DECODES.sub(_said, code, count=20), language)
+            text(run, call, _DECODES.sub(_said, code), language)
         finally:
             run.depth -= 1
     if language in _SCRIPTS and _COMPUTED.search(code):
         run.note("code-runs", f"{language} code that calls what is not known")
     if language in _SCRIPTS and "child_process" in code:
-        for match in list(_GIVEN.finditer(code))[:20]:
+        for match in run.first(_GIVEN.finditer(code)):
             if not re.search(
                 r"\b(?:const|let|var)\s+" + re.escape(match.group(1)) + r"\s*=\s*[\"'`\[]", code
             ):
@@ -213,7 +213,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         and (_METHOD_DELETES.search(code) or (_FILES.search(code) and _NAMED.search(code)))
     ):
         run.note("code-deletes", f"{language} code that deletes files")
-    for match in list(_TREES.finditer(code))[:20]:
+    for match in run.first(_TREES.finditer(code)):
         path = next((one for one in match.groups() if one), "")
         if path.startswith(("/", "~")):
             run.call(msgspec.structs.replace(call, argv=["rm", "-rf", path], stdin=None))
@@ -233,7 +233,7 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         run.note("kill-looked-up", f"{language} code that kills the first process")
     if _FORK.search(code):
         run.note("fork-bomb", "starts itself over and over", "block")
-    for match in list(_RUNS.finditer(code))[:20]:
+    for match in run.first(_RUNS.finditer(code)):
         words = literals(match.group(1) or match.group(2) or "", code, match.end(), apart=language == "Lisp")
         if len(words) > 1 and " " not in words[0].strip():
             argv = list(words)
@@ -246,16 +246,16 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
     if _SENDS.search(code):
         if _ENVIRONMENT.search(code):
             run.note("send-secret", f"{language} code that sends the environment")
-        for match in list(_READ.finditer(code))[:20]:
+        for match in run.first(_READ.finditer(code)):
             held = run.reading(run.path(match.group(1) or match.group(2) or "x", call.cwd))
             if marks.PRIVATE in held or marks.SECRET in held:
                 run.note("send-secret", f"{language} code that sends a private file")
-    for match in list(_EXECUTED.finditer(code))[:20]:
+    for match in run.first(_EXECUTED.finditer(code)):
         shell(run, call, unescape(next((one for one in match.groups() if one), "")))
-    for match in list(_RUN_AS.finditer(code))[:20]:
+    for match in run.first(_RUN_AS.finditer(code)):
         words = literals(match.group(1) or match.group(2) or "", code, match.end())
         run.subshell(partial(run.call, msgspec.structs.replace(call, argv=words, stdin=None)), captured=True)
-    for match in list(_CONNECTED.finditer(code))[:20]:
+    for match in run.first(_CONNECTED.finditer(code)):
         words = literals(match.group(1) or match.group(2) or "", code, match.end())
         if len(words) > 1:
             again = msgspec.structs.replace(call, argv=words, stdin=None)
@@ -263,21 +263,21 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         else:
             told(run, call, words[0], more=_joined(code, match.end()))
     for expression in (_BY_NAME, _PIPED, _TEMPLATE):
-        for match in list(expression.finditer(code))[:20]:
+        for match in run.first(expression.finditer(code)):
             told(run, call, unescape(next((one for one in match.groups() if one), "").removeprefix("-|")))
     if "child_process" in code or "GLib" in code:
         # Whatever the function was called here.
-        for match in list(_ANY_STRING.finditer(code))[:50]:
+        for match in run.first(_ANY_STRING.finditer(code)):
             said = unescape(match.group(1) or match.group(2) or "")
             if " " in said and said.split()[0].rpartition("/")[2] in NATIVE:
                 shell(run, call, said)
     if language in _SCRIPTS:
-        for match in list(_TICKED.finditer(code))[:20]:
+        for match in run.first(_TICKED.finditer(code)):
             told(run, call, unescape(match.group(1)))
-    for match in list(_COLON.finditer(code))[:20]:
+    for match in run.first(_COLON.finditer(code)):
         shell(run, call, match.group(1))
     if language == "gnuplot":
-        for match in list(re.finditer(r"(?:^|[;\n])\s*!\s*([^\n]+)", code))[:20]:
+        for match in run.first(re.finditer(r"(?:^|[;\n])\s*!\s*([^\n]+)", code)):
             shell(run, call, match.group(1))
     if _TYPES.search(code):
         run.note("code-runs", f"{language} code that types at the terminal")
@@ -285,28 +285,28 @@ def text(run: Interpreter, call: Call, code: str, language: str) -> str:
         asks = _SPAWNED.search(code)
         if asks and re.search(r"\b(?:exp_)?send\b", code):
             fed(run, asks.group(1))
-        for match in list(_TCL.finditer(code))[:20]:
+        for match in run.first(_TCL.finditer(code)):
             shell(run, call, match.group(1))
     if language == "Octave" and re.search(r"\b(?:delete|rmdir|unlink)\b\s*(?:\(|\w)", code):
         run.note("code-deletes", f"{language} code that deletes files")
     if language == "Julia" and re.search(r"\brm\s*\.?\(|\(\s*rm\s*,", code):
         run.note("code-deletes", f"{language} code that deletes files")
     if language in ("Perl", "Ruby", "PHP", "Julia", "Bun", "Crystal", "gnuplot"):
-        for match in list(_BACKTICK.finditer(code))[:20]:
+        for match in run.first(_BACKTICK.finditer(code)):
             _ticked(run, call, match.group(1), language)
     if _RUNS_UNKNOWN.search(_ANY_STRING.sub('""', code)):
         run.note("code-runs", f"{language} code that runs what is not known")
     for expression in (_WRITES, _OPENS_RUBY):
-        for match in list(expression.finditer(code))[:20]:
+        for match in run.first(expression.finditer(code)):
             path = run.path(match.group(1) or match.group(2) or "x", call.cwd)
             run.sink.redirect(">", path, UNKNOWN, call)
             if not match.group().startswith(("rename", "chmod", "copy", "move", "symlink")):
                 run.state.write(path, UNKNOWN)
-    for match in list(_OPENS.finditer(code))[:20]:
+    for match in run.first(_OPENS.finditer(code)):
         path = run.path(match.group(2).strip(), call.cwd)
         run.sink.redirect(">", path, UNKNOWN, call)
         run.state.write(path, UNKNOWN)
-    for match in list(PATHS.finditer(code))[:50]:
+    for match in run.first(PATHS.finditer(code)):
         path = run.path(marks.active(match.group(1)), call.cwd)
         if run.sink.secret(path):
             run.sink.redirect("<", path, "", call)
@@ -410,10 +410,7 @@ def literals(first: str, code: str, at: int, *, apart: bool = False) -> list[str
     several.
     """
     words = [unescape(first)]
-    for _ in range(20):
-        match = _NEXT.match(code, at)
-        if match is None:
-            break
+    while match := _NEXT.match(code, at):
         at = match.end()
         text = unescape(match.group(2) or match.group(3) or "")
         if match.group(1).startswith((",", "(", "'(")) or (apart and match.group(1).isspace()):

@@ -258,7 +258,7 @@ def within(run: Interpreter, call: Call, code: str) -> list[str]:
     """Return the texts of files of the session that code loads."""
     if not run.state.files or run.depth > 20:
         return []
-    found = (_held(run, call, one or other)[1] for one, other in _LOADED.findall(code)[:20])
+    found = (_held(run, call, one or other)[1] for one, other in run.first(_LOADED.findall(code)))
     return [held for held in found if held and held.strip(marks.ALL + " \n")]
 
 

@@ -98,6 +98,11 @@ def active(text: str) -> str:
     return text.translate(_ACTIVE)
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text; of a longer one what it begins with, and after that a line which is not known."""
+    return text if len(text) <= most else f"{text[:most]}\n{kinds(text[most:])}"
+
+
 def output(text: str) -> str:
     """Return what a command printed as the value of its substitution: what is unknown came from a command."""
     return text if text.isascii() else text.translate(_OUTPUT)

@@ -12,7 +12,7 @@ import msgspec
 from . import _marks as marks
 from ._call import Call
 from ._environment import BUILD_TOOL, BUILDS
-from ._globs import fits, fitting
+from ._globs import among, fitting
 from ._marks import UNKNOWN
 from ._paths import of_system
 from ._state import State, Value
@@ -33,13 +33,15 @@ PASSWORDS = marks.names("sudo su doas sudo-rs runuser pkexec sudoedit")
 def written(state: State, path: str) -> str | None:
     """Return the text of a file that was written in the session; None for any other."""
     text = state.files.get(path)
+    if not state.files:
+        return UNKNOWN if state.crowded else None
     if text is None and marks.globbed(path):
-        found = [one for name, one in state.files.items() if fits(name, path)]
+        found = [state.files[name] for name in among(state.files, path)]
         return "\n".join(found) if found else UNKNOWN if state.crowded else None
     if text is None:
-        for name, one in state.files.items():
-            if name[-1:] == "*" and name[-2:] != "/*" and path.startswith(name[:-1]):
-                return one
+        for name in state.starred:
+            if path.startswith(name[:-1]) and name in state.files:
+                return state.files[name]
         place = path
         while "/" in place:
             place = place.rpartition("/")[0]
@@ -76,8 +78,7 @@ def quoted(text: str) -> str:
 def joined(texts: list[str]) -> str:
     if len(texts) == 1:
         return texts[0]
-    text = "".join(texts)
-    return text if len(text) <= MAX_OUTPUT else text[:MAX_OUTPUT] + marks.kinds(text[MAX_OUTPUT:])
+    return marks.cut("".join(texts), MAX_OUTPUT)
 
 
 def leaves(node: Node) -> bool:
@@ -113,7 +114,7 @@ _LEAVES = frozenset(
 def local(run: Interpreter, call: Call, base: str) -> str:
     """Take a pattern for programs of the project, or elsewhere, for one that is not known by its name."""
     path = run.path(call.argv[0], call.cwd)
-    for target in [held for link, held in run.state.links.items() if fits(link, path)]:
+    for target in [run.state.links[link] for link in among(run.state.links, path)]:
         run.call(msgspec.structs.replace(call, argv=[target, *call.argv[1:]]))
     if len(call.argv) > 1 and fitting(run.acting, base):
         # With words that may mean something to what it stands for.
@@ -125,7 +126,7 @@ def searched(run: Interpreter, call: Call) -> str:
     """Return the file of the session that a bare name stands for by PATH; empty for none."""
     name, found = call.argv[0], run.state.variables.get("PATH")
     other = name not in run.acting  # what is no program of the system may be any that was brought along
-    for piece in found.split(":")[:50] if isinstance(found, str) else ():
+    for piece in run.first(found.split(":"), 200) if isinstance(found, str) else ():
         path = run.path(f"{piece}/{name}", call.cwd) if piece else ""
         if path in run.state.files or (other and path.rpartition("/")[0] + "/*" in run.state.files):
             return path
@@ -182,9 +183,7 @@ def _counts_down(argv: Sequence[str], before: Sequence[str] | None) -> bool:
 def _decides(node: object) -> bool:
     """Say whether a script looks at a condition of numbers or texts."""
     left: list[object] = [node]
-    for _ in range(2000):
-        if not left:
-            return False
+    while left:
         one = left.pop()
         if isinstance(one, Test | Case):
             return True
@@ -202,9 +201,7 @@ def _decides(node: object) -> bool:
 def stays(node: object) -> bool:
     """Say whether nothing in a loop ends it, or waits."""
     left: list[object] = [node]
-    for _ in range(2000):
-        if not left:
-            return True
+    while left:
         one = left.pop()
         if isinstance(one, Simple) and one.words and one.words[0].simple in _LEAVES:
             return False
@@ -212,7 +209,7 @@ def stays(node: object) -> bool:
             left.extend(one)
         elif isinstance(one, msgspec.Struct):
             left.extend(getattr(one, name) for name in one.__struct_fields__)
-    return False
+    return True
 
 
 def many(words: tuple[Word, ...]) -> bool:

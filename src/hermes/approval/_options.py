@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from ._lazy import Lazy
 
 
@@ -95,3 +97,18 @@ def searched(words: list[str]) -> list[str]:
 _PATTERN = Lazy(r"-[a-zA-Z]*e")
 _PATTERN_FILE = Lazy(r"-[a-zA-Z]*f|--file(?:=.*)?")
 _GREP_VALUED = frozenset(("-A", "-B", "-C", "-m", "-g", "-t", "-T", "--glob", "--type", "--iglob"))
+
+
+_QUOTES = Lazy(r"['\"\\]")
+
+
+def items_of(text: str) -> list[str]:
+    """Return the words that xargs makes of what it reads."""
+    if _QUOTES.search(text) is None:
+        return text.split()
+    if len(text) > 4000:
+        return _QUOTES.sub("", text).split()  # what is in quotes falls apart at its blanks, too
+    try:
+        return shlex.split(text, comments=False)
+    except ValueError:
+        return text.split()

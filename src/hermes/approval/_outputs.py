@@ -135,7 +135,7 @@ def judge(policy: Policy, call: Call, *, carries: bool) -> None:
     name = call.name
     own = _OWN.get(name)
     # The words of the other command are judged with it.
-    for index in range(1, min(len(words), 60) if carries else len(words)):
+    for index in range(1, len(words)):
         word = words[index]
         if "/" not in word and "~" not in word:
             continue

@@ -29,7 +29,7 @@ def conventional(language: str, *names: str) -> Handler:
             if rest and rest[0][:1] != "-":
                 carried(run, call, rest)
         given = {run.path(one, call.cwd) for one in call.argv[1:] if one[:1] != "-"}
-        for path in list(run.state.files)[:50]:
+        for path in list(run.state.files):
             inside = path.startswith(call.cwd + "/") and wanted.fullmatch(path.rpartition("/")[2])
             held = written(run, path) if inside or path in given else None
             if not held or not held.strip(_MARKS):
@@ -81,7 +81,7 @@ def npm(run: Interpreter, call: Call) -> str:
         wanted = _LIFE if name == "install" else (name, "pre" + name, "post" + name)
         if marks.OUTPUT in held:
             run.note("written-code", "runs scripts that were written in this session and are not known")
-        for key, value in re.findall(r'"([\w:.-]+)"\s*:\s*"((?:[^"\\]|\\.)*)"', held)[:200]:
+        for key, value in re.findall(r'"([\w:.-]+)"\s*:\s*"((?:[^"\\]|\\.)*)"', held):
             if key in wanted:
                 shell(run, call, unescape(value))
     if words[:2] == ["pkg", "set"]:

@@ -46,6 +46,7 @@ _NAME = Lazy(r"[A-Za-z_]\w*")
 _RESERVED = Lazy(
     r"(?:if|then|elif|else|fi|while|until|done|do|for|select|case|esac|function|time|coproc|\[\[|[{}!])"
 )
+_NEXT = Lazy(r"[ \t]+([A-Za-z0-9_./:@%+,=^-]+)(?=[ \t\n;|]|\Z)")
 _AFTER = Lazy(r"(?=[ \t\n;|&()<>]|\\\n|$)")
 _FUNCTION = Lazy(r"([^\s\\'\"`$|&;()<>{}=!#][^\s\\'\"`$|&;()<>=]*)(?:[ \t]|\\\n)*\((?:[ \t]|\\\n)*\)")
 _DECLARES = frozenset(("declare", "typeset", "local", "export", "readonly"))
@@ -455,9 +456,18 @@ class Parser(WordReader):
             if word is None:
                 raise Unparsable(f"unexpected {self.text[self.pos]!r}", self.pos)
             words.append(word)
+            if words[0].simple not in _DECLARES:
+                self.more(words)
         if not assigns and not words and not redirects:
             raise Unparsable("a command is missing", self.pos)
         return Simple(tuple(assigns), tuple(words), redirects, self.span(start), tuple(arrays))
+
+    def more(self, words: list[Word]) -> None:
+        """Read the plain words that follow, which most are."""
+        while match := _NEXT.match(self.text, self.pos, self.end):
+            self.spend()
+            self.pos = match.end()
+            words.append(Word((), self.span(match.start(1)), match.group(1)))
 
     def redirect(self, redirects: list[Redirect]) -> bool:
         if self.pos >= self.end or self.text[self.pos] not in _REDIRECT_SIGNS:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from ._globs import meets
@@ -37,7 +39,13 @@ _ANY_HOME = Lazy(
     r"/home/[^/]+|/Users/[^/]+|/root(?=/|\Z)|"
     r"(?<![^/])[^/\U0010ff00-\U0010ff0f]*[\U0010ff00-\U0010ff0f][^/]*(?=/)"
 )
+_BEGIN = frozenset(("/", "~"))
 _HOME_OF = Lazy(r"/home/[^/]+|/Users/[^/]+|/root")
+# What is plain before the first and after the last sign of a pattern.
+_ENDS = Lazy(r"([^*?\[]*)[*?\[](?:.*[*?\]])?([^*?\]]*)", re.DOTALL)
+# How many paths are remembered with their classes, and of which length the directories.
+MAX_KNOWN = 20_000
+MAX_KEPT = 120
 
 
 def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
@@ -50,11 +58,17 @@ def normal(path: str, cwd: str, links: Mapping[str, str], home: str) -> str:
         return UNKNOWN  # no system opens it
     if path[-1:] == DECODED:
         path = path.removesuffix("\n" + DECODED) or DECODED  # all of it is known
-    if not path.startswith(("/", "~")):
+    if path[:1] not in _BEGIN:
         path = f"{cwd}/{path}"
-    if links or "/." in path or "//" in path or path[-1] == "/" or not path.startswith(("/", "~/")):
+    if (
+        links
+        or "/." in path
+        or "//" in path
+        or path[-1] == "/"
+        or (path[0] != "/" and not path.startswith("~/"))
+    ):
         path = _stepped(path, links)
-    return _placed(path, cwd, home)
+    return path if path[0] == "~" else _placed(path, cwd, home)
 
 
 def _stepped(path: str, links: Mapping[str, str]) -> str:
@@ -90,8 +104,10 @@ def _stepped(path: str, links: Mapping[str, str]) -> str:
 
 def _placed(result: str, cwd: str, home: str) -> str:
     """Return a path with the home directory as ``~``, and other names of a place as the usual one."""
-    if home.startswith("/") and home != "/" and (result == home or result.startswith(home + "/")):
+    if result.startswith(home) and home[:1] == "/" != home and result[len(home) :][:1] in ("", "/"):
         result = "~" + result[len(home) :]
+    if result[:2] != "/p":
+        return result
     if result.startswith("/proc/") and (seen := _PROC.match(result)):
         below = result[seen.end() :]
         result = below or "/" if seen.group(1) == "root" else cwd + below
@@ -120,13 +136,24 @@ class Classes:
         self._inside: dict[str, list[str]] = {}  # `**/x/**`
         self._patterns = _Patterns()
         self._names = _Patterns()  # `**/*x`: the last part alone decides
-        self._samples: list[tuple[str, list[str]]] = []
         for name, patterns in tables.items():
             self._index(name, patterns)
-            self._samples += [(name, one.split("/")) for one in patterns if not one.startswith("**/")]
-        self._samples += [("top", one.split("/")) for one in TOP]
+        self._seconds = {one.rpartition("/")[2] for one in (*self._inside, *self._ending) if "/" in one}
+        self._tables = tables
         self._cache: dict[str, tuple[str, ...]] = {}
-        self._directories: dict[str, tuple[str, set[str]]] = {}
+        self._directories: dict[str, tuple[str, frozenset[str]]] = {}
+
+    @cached_property
+    def _known(self) -> Known:
+        """What a pattern in a command is compared with."""
+        known = Known()
+        for name, patterns in self._tables.items():
+            for one in patterns:
+                if not one.startswith("**/"):
+                    known.add(name, one)
+        for one in TOP:
+            known.add("top", one)
+        return known
 
     def _index(self, name: str, patterns: Iterable[str]) -> None:
         others: list[str] = []
@@ -156,46 +183,58 @@ class Classes:
     def _looked_up(self, path: str) -> set[str]:
         """Return the classes of a path without active globs."""
         directory, _, name = path.rpartition("/")
-        known = self._directories.get(directory)
-        if known is None:
-            if len(self._directories) > 2000:
-                self._directories.clear()
-            known = self._directories[directory] = self._within(directory)
-        homely, inside = known
+        homely, inside = self._directories.get(directory) or self._within(directory)
         found = set(inside)
         found.update(self._exact.get(path, ()))
         if directory in ("/home", "/Users") or path == "/root":
             found.update(self._exact.get("~", ()))
         elif homely != directory:
             found.update(self._exact.get(f"{homely}/{name}", ()))
-        for one in (name, f"{directory.rpartition('/')[2]}/{name}"):
-            found.update(self._ending.get(one, ()))
+        found.update(self._ending.get(name, ()))
+        if name in self._seconds:
+            found.update(self._ending.get(f"{directory.rpartition('/')[2]}/{name}", ()))
         self._names.find(name, found)
         self._patterns.find(path, found)
         return found
 
-    def _within(self, directory: str) -> tuple[str, set[str]]:
-        """Return a directory with its home written as ``~``, and the classes of all that is below it."""
-        homely = _ANY_HOME.sub("~", directory + "/", count=1)[:-1]
-        found: set[str] = set()
-        for whole in {directory, homely}:
-            at = len(whole)
-            while at > 0:
-                found.update(self._below.get(whole[:at], ()))
-                at = whole.rfind("/", 0, at)
-        before = ""
-        for index, part in enumerate(directory.split("/")):
-            found.update(self._inside.get(part, ()))
-            if index:
-                found.update(self._inside.get(f"{before}/{part}", ()))
-            before = part
+    def _within(self, directory: str) -> tuple[str, frozenset[str]]:
+        """Return a directory with its home written as ``~``, and the classes of all that is below it.
+
+        Begins at the closest directory above it that was looked at before.
+        """
+        at, known = len(directory), None
+        while at > 0 and (known := self._directories.get(directory[:at])) is None:
+            at = directory.rfind("/", 0, at)
+        homely, found = known or ("", frozenset())
+        part = directory[:at].rpartition("/")[2]
+        while at < len(directory):
+            above, before, start = directory[: max(at, 0)], part, at + 1
+            at = directory.find("/", start)
+            at = len(directory) if at < 0 else at
+            whole, part = directory[:at], directory[start:at]
+            if homely != above:
+                homely = f"{homely}/{part}"
+            elif part.isascii() and part != "root" and before not in ("home", "Users"):
+                homely = whole
+            else:
+                homely = _ANY_HOME.sub("~", whole + "/", count=1)[:-1]
+            more = [*self._below.get(whole, ()), *self._inside.get(part, ())]
+            if homely != whole:
+                more += self._below.get(homely, ())
+            if part in self._seconds:
+                more += self._inside.get(f"{before}/{part}", ())
+            found = found.union(more) if more else found
+            if at <= MAX_KEPT:
+                if len(self._directories) >= MAX_KNOWN:
+                    self._directories.clear()
+                self._directories[whole] = homely, found
         return homely, found
 
     def of(self, path: str) -> tuple[str, ...]:
         """Return the classes of a path that ``normal`` made, the most serious one first."""
         found = self._cache.get(path)
         if found is None:
-            if len(self._cache) > 2000:
+            if len(self._cache) >= MAX_KNOWN:
                 self._cache.clear()
             found = self._cache[path] = self._of(path)
         return found
@@ -225,41 +264,88 @@ class Classes:
 
     def _globbed(self, path: str) -> list[str]:
         """Return the classes of what a pattern may stand for."""
-        components = [plain(one) for one in path.split("/")]
-        found: list[str] = []
-        for name, sample in self._samples:
-            if (
-                name in found
-                or (len(sample) != len(components) and sample[-1] != "**")
-                or len(sample) > len(components)
-            ):
-                continue
-            if all(_meet(one, part) for one, part in zip(components, sample, strict=False)):
-                found.append(name)
+        found = self._known.met([plain(one) for one in path.split("/")])
+        return sorted(found, key=lambda name: self._order.get(name, len(self._order)))
+
+
+class Known:
+    """Parts of paths that are known, each below the one before it, with the classes of what ends there."""
+
+    __slots__ = ("_below", "_globs", "_here", "_names")
+
+    def __init__(self) -> None:
+        self._below: dict[str, Known] = {}
+        self._globs: list[str] = []
+        self._names: list[str] = []  # those that are no patterns, in order
+        self._here: list[str] = []
+
+    def add(self, name: str, path: str) -> None:
+        """Add a path of a class, of which any part may be a pattern."""
+        at = self
+        for part in path.split("/"):
+            if part not in at._below:
+                at._below[part] = Known()
+                if "*" in part:
+                    at._globs.append(part)
+                else:
+                    insort(at._names, part)
+            at = at._below[part]
+        at._here.append(name)
+
+    def met(self, parts: list[str]) -> set[str]:
+        """Return the classes of what a path may mean of which any part may be a pattern."""
+        found: set[str] = set()
+        reached = [self]
+        for part in parts:
+            below: list[Known] = []
+            for one in reached:
+                for name in one._fitting(part):
+                    if name == "**":
+                        found.update(one._below[name]._here)
+                    below.append(one._below[name])
+            reached = below
+        for one in reached:
+            found.update(one._here)
+        return found
+
+    def _fitting(self, part: str) -> list[str]:
+        """Return the names here that a part can mean."""
+        found = [one for one in self._globs if _meet(part, one)]
+        ends = _ENDS.fullmatch(part)
+        if ends is None:
+            if part in self._below:
+                found.append(part)
+            return found
+        head, tail = ends.groups()
+        names = self._names[bisect_left(self._names, head) :] if head else self._names
+        for one in names:
+            if not one.startswith(head):
+                break
+            if one.endswith(tail) and _meet(part, one):
+                found.append(one)
         return found
 
 
 class _Patterns:
-    """Patterns of some classes. That none fits, as mostly, is told by one look."""
+    """Patterns of some classes. That none fits, as mostly, is told by one look for what is plain in them."""
 
     def __init__(self) -> None:
         self._each: list[tuple[str, re.Pattern[str]]] = []
-        self._all: list[str] = []
+        self._plain: set[str] = set()
         self._any: re.Pattern[str] | None = None
 
     def add(self, name: str, patterns: list[str]) -> None:
         if not patterns:
             return
-        text = "|".join(map(_regex, patterns))
-        self._each.append((name, re.compile(text, re.DOTALL)))
-        self._all.append(text)
+        self._each.append((name, re.compile("|".join(map(_regex, patterns)), re.DOTALL)))
+        self._plain |= {max(one.removeprefix("~").split("*"), key=len) for one in patterns}
         self._any = None
 
     def find(self, text: str, found: set[str]) -> None:
         """Add the classes of a text to those that were found."""
         if self._any is None:
-            self._any = re.compile("|".join(self._all) or "(?!)", re.DOTALL)
-        if self._any.fullmatch(text) is not None:
+            self._any = re.compile("|".join(map(re.escape, sorted(self._plain))) or "(?!)")
+        if self._any.search(text) is not None:
             found.update(name for name, pattern in self._each if pattern.fullmatch(text))
 
 

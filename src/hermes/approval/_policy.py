@@ -24,6 +24,8 @@ from ._rules import Rule, Rules, Shape
 from ._syntax import Span
 
 MAX_FINDINGS = 2000
+LONGEST = 4096  # characters of a path
+FEW = 12
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -87,6 +89,7 @@ class Policy:
         self.vague = False  # a variable, a document or a target is not known
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
+        self._dull: dict[str, set[str]] = {}
         self._allowed = False
         self._kept: Callable[[str], bool] = bool
         self._carrying = carrying
@@ -104,6 +107,10 @@ class Policy:
     def secret(self, path: str) -> bool:
         found = self._classes(path)
         return ("secret" in found or "agent_secret" in found) and not path.endswith(".pub")
+
+    def special(self, path: str) -> bool:
+        """Say whether there is more to a path than its name."""
+        return bool(self._classes(path))
 
     def held_by(self, path: str) -> str:
         """Return the kind of text that a file holds by its path."""
@@ -252,8 +259,8 @@ class Policy:
             return
         self.met.add(len(self.programs_run) - 1)
         key = (rule + action, span)
-        if key in self._noted or len(self.findings) >= MAX_FINDINGS:
-            return
+        if key in self._noted or (len(self.findings) >= MAX_FINDINGS and action == "ask"):
+            return  # there is enough to ask about
         self._noted.add(key)
         self.findings.append(Finding(action, rule, reason, severity, span))
 
@@ -300,7 +307,7 @@ class Policy:
             self.note("raw-socket", "", call.span)
             return
         found = self._classes(path)
-        if call.place == "container":
+        if call.place == "container" or (not found and not emptied and path.isascii()):
             return
         name = marks.shown(path)
         if "device" in found:
@@ -422,11 +429,11 @@ class Policy:
         if call.name in trees.TAKES:
             trees.judge(self, call)
         if effect is None:
-            self.read_only = self.read_only and self.quiet.meets(call)
+            self.read_only = self.read_only and self.quiet.meets(call, shape)
             self._reads(call)
             return
         if not effect.quiet and self.read_only:
-            self.read_only = self.quiet.meets(call)
+            self.read_only = self.quiet.meets(call, shape)
         if effect.judge is not None:
             effect.judge(self, call, shape)
         if effect.reads:
@@ -434,8 +441,8 @@ class Policy:
 
     def _reads(self, call: Call) -> None:
         """Judge each word that may name a file."""
-        if call.stdin and call.name in _EXPRESSIONS and len(call.stdin) < 20_000:
-            for piece in _QUOTED.findall(call.stdin)[:50]:
+        if call.stdin and call.name in _EXPRESSIONS:
+            for piece in _QUOTED.findall(call.stdin):
                 if self.secret(self.path(piece, call)):
                     self.note("read-secret", f"uses a credential: {marks.shown(piece)}", call.span)
         self.reads(call, call.argv[1:])
@@ -443,13 +450,16 @@ class Policy:
     def reads(self, call: Call, words: Sequence[str]) -> None:
         near = bool(self.links) or "secret" in self._classes(call.cwd)
         signs = _SIGNS_IN.get(call.name)
+        quoted = call.name in _EXPRESSIONS
+        # What names nothing of importance does so for each program that is given it.
+        dull = self._dull.setdefault(call.cwd, set()) if not self.links and call.place == "" else set()
         before = ""
         for word in words:
             signed = signs is not None and (before in signs or word.partition("=")[0] in signs)
             before = word
             if signed:
                 continue  # it signs in with that, and shows it to nobody
-            if len(word) > 4096 or not word:
+            if not word or (word in dull and not quoted):
                 continue
             if word.startswith(("https://", "http://")) and not any(sign in word for sign in "=@,'\""):
                 continue  # no part of it is a path of this machine
@@ -462,22 +472,28 @@ class Policy:
             pieces = _names(word)
             if len(pieces) > 1 and not self.links and word.partition("=")[0].isidentifier():
                 del pieces[0]  # `A=/x` is no path as a whole
-            if call.name in _EXPRESSIONS and ("'" in word or '"' in word):
+            if quoted and ("'" in word or '"' in word):
                 # A path in an expression: `load_str("/x")`, `copy t from '/x'`.
                 pieces += _QUOTED.findall(word)
-            for piece in pieces:
-                if call.place == "" or piece.startswith(("/", "~")):
-                    path = self.path(piece, call)
-                    found = self._classes(path.rpartition("/")[0] if paths.whole(path) else path)
-                    if "history" in found and call.name not in _SEARCHES:
-                        self.note(
-                            "read-secret", f"reads what was typed before: {marks.shown(path)}", call.span
-                        )
-                    if "device" in found and not path.startswith("/dev/loop") and call.name in EFFECTS:
-                        self.note("device-write", f"uses the device {marks.shown(path)}", call.span)
-                    if ("secret" in found or "agent_secret" in found) and not path.endswith(".pub"):
-                        self.note("read-secret", f"uses a credential: {marks.shown(path)}", call.span)
-                        break
+            if not any([self._uses(piece, call) for piece in pieces]):
+                dull.add(word)
+
+    def _uses(self, piece: str, call: Call) -> bool:
+        """Judge a path that a command is given; say whether there is anything to it."""
+        if call.place != "" and not piece.startswith(("/", "~")):
+            return False
+        path = self.path(piece, call)
+        glob = not path.isascii() and paths.whole(path)
+        found = self._classes(path.rpartition("/")[0] if glob else path)
+        if not found:
+            return False
+        if "history" in found and call.name not in _SEARCHES:
+            self.note("read-secret", f"reads what was typed before: {marks.shown(path)}", call.span)
+        if "device" in found and not path.startswith("/dev/loop") and call.name in EFFECTS:
+            self.note("device-write", f"uses the device {marks.shown(path)}", call.span)
+        if ("secret" in found or "agent_secret" in found) and not path.endswith(".pub"):
+            self.note("read-secret", f"uses a credential: {marks.shown(path)}", call.span)
+        return True
 
     # Data that leaves
 
@@ -516,7 +532,9 @@ def _names(word: str) -> list[str]:
             out += [piece for piece in word.split(sign)[1:] if piece]
     if word[0] == "-" and len(word) > 2 and word[1] != "-":
         out.append(word[2:])
-    return [one for one in out if one and "://" not in one][:12]
+    if len(out) > FEW:  # the same again, and what is no path by its looks
+        out = [one for one in dict.fromkeys(out) if "/" in one or "." in one or "_" in one]
+    return [one for one in out if one and len(one) <= LONGEST and "://" not in one]
 
 
 _EXPRESSIONS = marks.names(

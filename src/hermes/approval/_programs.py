@@ -251,7 +251,7 @@ def copy(run: Interpreter, call: Call) -> str:
         return ""
     goal = run.path(target, call.cwd)
     options = "".join(name[1:] for name, _ in found if name[:2] != "--")
-    for source in sources[:50]:
+    for source in sources:
         base = source.rstrip("/").rpartition("/")[2]
         into = (
             directory
@@ -279,7 +279,7 @@ def copy(run: Interpreter, call: Call) -> str:
         elif text is not None:
             run.state.write(place, text)
             run.state.write(f"{goal}/{base}", text)
-        elif path in run.state.links or re.match(r"(?:/usr)?(?:/local)?/s?bin/[^/]+$", path):
+        elif path in run.state.links or ("bin/" in path and _PROGRAM.match(path)):
             run.state.links[place] = path
             run.state.links[f"{goal}/{base}"] = path
         elif run.sink.secret(path):
@@ -289,6 +289,7 @@ def copy(run: Interpreter, call: Call) -> str:
     return ""
 
 
+_PROGRAM = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[^/]+$")
 _COPY = marks.names("-t --target-directory -S --suffix -m --mode -o --owner -g --group -P -i -F -J")
 
 
@@ -524,7 +525,7 @@ def written_file(run: Interpreter, call: Call) -> str:
 def edited(run: Interpreter, call: Call, codes: list[str], files: list[str]) -> None:
     """Follow what sed, Perl and their like change in place."""
     code = "\n".join(codes)
-    for one in files[:50]:
+    for one in files:
         path = run.path(one, call.cwd)
         held = run.state.files.get(path)
         if held is None or BEFORE in held:

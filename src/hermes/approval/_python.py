@@ -62,7 +62,6 @@ class Reader:
         self.sends = False
         self.reads_secret = False
         self.lists_secrets = self.reads_files = False
-        self.depth = 0
         self.files = Files(self)
         self.bare: set[int] = set()  # calls whose value is dropped or closed at once
 
@@ -318,7 +317,7 @@ class Reader:
             and isinstance(right, int)
             and 0 <= right < 200
         ):
-            return (left * right)[:10_000]
+            return marks.cut(left * right, 10_000)
         if isinstance(node.op, ast.Mod) and isinstance(left, str):
             values = right if isinstance(right, list) else [right]
             for one in values:
@@ -406,7 +405,7 @@ class Reader:
                 and isinstance(args[0], str)
                 and isinstance(args[1], str)
             ):
-                return head.replace(args[0], args[1])[:10_000]
+                return marks.cut(head.replace(args[0], args[1]), 10_000)
             if attribute == "format" and isinstance(head, str):
                 for one in args:
                     head = re.sub(r"\{\w*\}", partial(_shown, one), head, count=1)
@@ -707,14 +706,12 @@ class Reader:
     def executes(self, name: str, node: ast.Call, first: Any) -> None:
         if name == "compile" and not isinstance(first, str):
             return
-        if isinstance(first, str) and not marks.marked(first) and self.depth < 3:
-            self.depth += 1
-            if self.run.depth < 20:
-                self.run.depth += 1
-                try:
-                    python(self.run, self.call, first)
-                finally:
-                    self.run.depth -= 1
+        if isinstance(first, str) and not marks.marked(first) and self.run.depth < 20:
+            self.run.depth += 1
+            try:
+                python(self.run, self.call, first)
+            finally:
+                self.run.depth -= 1
             return
         if isinstance(first, str) and REMOTE in first:
             self.run.note("remote-code", "Python code that runs what comes from the network")

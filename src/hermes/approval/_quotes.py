@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from ._lazy import Lazy
+from ._marks import UNKNOWN
 
 _STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
-_LONGEST = 2000
+_LONGEST = 4000
 _MOST = 50
 _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _PERL = Lazy(r"(?<![\w$@%&>}:])(qx|qq|qw|q)(?:([^\w\s,;)=])|\s+([^\w\s,;)=#])|\s*(=)(?!>))")
@@ -52,6 +53,8 @@ def _quoted(code: str, pattern: Lazy) -> Iterator[tuple[str, int, int, str]]:
         if stop < 0:
             unclosed += 1
             at = match.end()
+            if unclosed == _MOST or at + _LONGEST < len(code):
+                yield "qx", at, at, UNKNOWN  # it was given up, and any may follow
             continue
         yield match.group(1), match.start(), stop + 1, code[match.end() : stop]
         at = stop + 1
@@ -133,7 +136,7 @@ def computed(code: str, language: str) -> bool:
 
 def evaluated(code: str) -> Iterator[tuple[str, int]]:
     """Return the literal texts that are run as code, and where each ends."""
-    for match in list(_EVAL.finditer(code))[:_MOST]:
+    for match in _EVAL.finditer(code):
         yield match.group(1)[1:-1], match.end()
 
 

@@ -48,7 +48,7 @@ def follow(run: Interpreter, call: Call, path: str, text: str, *, loaded: bool =
     if _LINES.fullmatch(name):
         held, run.lenient = run.lenient, True
         try:
-            for line in marks.plain(text).split("\n")[:300]:
+            for line in run.first(marks.plain(text).split("\n"), 2000):
                 lead = _LEAD.match(line)
                 script = line[lead.end() if lead else 0 :].rstrip("\"'], ")
                 if script:

@@ -47,6 +47,8 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     not_match: tuple[str, ...] = ()
 
 
+# Of more words than these it is looked up whether any of them can be what a pattern says.
+FEW = 16
 _LITERAL = re.compile(r"(?<!\w)'(?:[^']|'')*'(?!\w)")
 
 
@@ -63,12 +65,13 @@ class Shape:
     value.
     """
 
-    __slots__ = ("flags", "operands", "words")
+    __slots__ = ("_looked_up", "flags", "operands", "words")
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.words = argv
         self.flags: list[tuple[str, str, str]] = []  # name, value after "=", next word
         self.operands: list[tuple[str, bool]] = []
+        self._looked_up: tuple[frozenset[str], frozenset[str], frozenset[str]] | None = None
         after = False
         ended = False
         last = len(argv) - 1
@@ -84,6 +87,16 @@ class Shape:
                 name, equals, value = word.partition("=")
                 self.flags.append((name, value if equals else "", argv[index + 1] if index < last else ""))
                 after = not equals
+
+    def look_up(self) -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+        """Return the names of the options, the letters of those that may be clusters, and the operands, of
+        which a long command has so many that they are not gone through for each pattern.
+        """
+        if self._looked_up is None:
+            names = frozenset(name for name, _, _ in self.flags)
+            letters = frozenset("".join(name if len(name) <= 8 else name[:2] for name in names))
+            self._looked_up = names, letters, frozenset(word for word, _ in self.operands)
+        return self._looked_up
 
     def without(self, plain: str) -> Shape:
         """Return the words without the options of which the value is this, as a regular expression."""
@@ -110,8 +123,17 @@ class _Flag:
             else None
         )
 
+    def _may(self, shape: Shape) -> bool:
+        """Say whether any of many options can be this one."""
+        names, letters, _ = shape.look_up()
+        if self.long:  # or an abbreviation of it
+            return any(self.name[:length] in names for length in range(3, len(self.name) + 1))
+        return self.cluster is None or self.name[1] in letters
+
     def found(self, shape: Shape) -> bool:
         name = self.name
+        if len(shape.flags) > FEW and not self._may(shape):
+            return False
         if name == "*":
             assert self.value is not None
             return any(self.value(f"{one}={value}".rstrip("=")) for one, value, _ in shape.flags)
@@ -177,7 +199,7 @@ class _Step:
         return bool(self.names or self.match)
 
     def fits(self, operand: str) -> bool:
-        return operand in self.names or (self.match is not None and self.match(operand.lower()) is not None)
+        return operand in self.names or (self.match is not None and self.match(operand) is not None)
 
 
 class Pattern:
@@ -249,7 +271,7 @@ class Pattern:
         """
         budget[0] -= 1
         if budget[0] < 0:
-            return True
+            return self.rule.action != "allow"
         if number == len(self.steps):
             return True
         step = self.steps[number]
@@ -258,6 +280,8 @@ class Pattern:
             return all(word == "--" for word, _ in operands[index:])
         if step.flags and any(flag.found(shape) for flag in step.flags):
             return self._places(shape, number + 1, index, budget)
+        if len(operands) > FEW and step.match is None and step.names.isdisjoint(shape.look_up()[2]):
+            return False
         while index < len(operands):
             word, maybe = operands[index]
             index += 1
@@ -323,9 +347,9 @@ class Rules:
             if pattern.rule.action == "allow" and pattern.matches(shape)
         ]
 
-    def meets(self, call: Call) -> bool:
+    def meets(self, call: Call, shape: Shape | None = None) -> bool:
         """Say whether a command meets any rule."""
-        return bool(self.find(call, Shape(call.argv)))
+        return bool(self.find(call, shape or Shape(call.argv)))
 
     def find(self, call: Call, shape: Shape) -> list[Rule]:
         """Return the rules that a command meets."""
@@ -335,9 +359,8 @@ class Rules:
         texts = self._texts.get(call.name)
         if texts:
             said = " ".join(call.argv[1:])
-            if call.stdin and len(call.stdin) < 64 * 1024:
+            if call.stdin:
                 said += "\n" + call.stdin
-            said = said[: 64 * 1024]
             bare = _LITERAL.sub("''", said)
             found += [
                 rule

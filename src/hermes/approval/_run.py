@@ -10,9 +10,9 @@ what has to be asked about for itself to ``Sink.note``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -22,12 +22,12 @@ from . import _marks as marks
 from . import _nodes as nodes
 from . import _paths as paths
 from ._assign import assign as assigned
-from ._assign import attributes, settle
+from ._assign import attributes, counted, declared, prefixes, settle
 from ._call import Call, Sink
 from ._decode import legible
 from ._environment import BUILDS
 from ._expand import Expander, matches
-from ._globs import fits
+from ._globs import among
 from ._lazy import Lazy
 from ._marks import BEFORE, REMOTE, SPLIT, UNKNOWN
 from ._nodes import constant, joined, leaves, many, quoted, stays, written
@@ -43,7 +43,6 @@ from ._syntax import (
     Group,
     If,
     Item,
-    Lit,
     Loop,
     Node,
     Pipeline,
@@ -54,13 +53,13 @@ from ._syntax import (
     Span,
     Test,
     Unparsable,
-    Word,
 )
 from ._words import MAX_PARTS
 
 if TYPE_CHECKING:
     from ._rules import Rules
 
+T = TypeVar("T")
 MAX_DEPTH = 24
 BINARY = "\x7fELF"
 # Of what these print only that without an operand is for a shell; others start a command.
@@ -69,9 +68,12 @@ _AGENTS = frozenset(("ssh-agent", "gpg-agent"))
 _VERSIONED = Lazy(r"(?:python|pypy|perl|ruby|php)[\d.]+[tm]?")
 _BINARY = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
+MAX_WORDS = 16_000  # that commands are given, also those that are given to another by a wrapper
+MAX_COMPARED = 200_000
+MAX_FOUND = 300  # of one kind in a text, such as calls in code that run something
 MAX_ROUNDS = 12
 
-_ASSIGNED = Lazy(r"([A-Za-z_]\w*)\s*(?:=(?!=)\s*(?:(-?\d+)\s*(?=[,)]|\Z))?|\+\+|--|[-+*/%&|^]=)")
+_NAME = Lazy(r"(?!-)[\w./+@%:,=~-]+")
 # Functions of these names change what the commands of a session mean.
 _SHADOWED = marks.names(
     "sudo su doas ssh scp git ls cat rm cp mv cd grep python python3 pip curl gpg passwd test kill hermes"
@@ -104,6 +106,9 @@ class Interpreter:
         self.budget = [MAX_PARTS]
         self.depth = 0
         self.commands = 0
+        self.words = 0
+        self.values = 0
+        self.compared: set[str] = set()  # the patterns of the line
         self.span: Span = (0, 0)
         self.place = ""
         self.typed = False  # its input is typed at the terminal of what runs
@@ -147,6 +152,7 @@ class Interpreter:
             note=self.note,
             evaluate=self._evaluate,
             given=self.given,
+            compared=self.compared,
         )
 
     def note(self, rule: str, reason: str, action: str = "ask") -> None:
@@ -154,6 +160,14 @@ class Interpreter:
         if self.lenient and rule in nodes.VAGUE:
             return
         self.sink.note(rule, reason, self.span, action)
+
+    def first(self, found: Iterable[T], most: int = MAX_FOUND) -> Iterator[T]:
+        """Return what was found in a text. Of more than this the rest is not looked at: it is asked about."""
+        for number, one in enumerate(found):
+            if number == most:
+                self.sink.note("too-long", "there is more of one kind than is looked at", self.span)
+                return
+            yield one
 
     # Scripts
 
@@ -203,6 +217,7 @@ class Interpreter:
         try:
             return action()
         finally:
+            saved.crowded = saved.crowded or state.crowded  # files are shared
             self.state, self.expand, self.captured, self.span = saved, expand, held, span
 
     def subshell(self, action: Callable[[], str], *, captured: bool | None = None) -> str:
@@ -235,12 +250,12 @@ class Interpreter:
             return UNKNOWN
 
     def _evaluate(self, text: str) -> None:
-        for one in re.findall(r"\$\(([^()]*)\)|`([^`]*)`", text)[:20]:
+        for one in self.first(re.findall(r"\$\(([^()]*)\)|`([^`]*)`", text)):
             self.subshell(partial(self.script, one[0] or one[1]))
 
     def uncalled(self) -> None:
         """Follow the functions that are defined in the line and not called in it: they may be later."""
-        for name in [one for one in self.defined if one not in self.called][:50]:
+        for name in self.first([one for one in self.defined if one not in self.called]):
             call = Call([name], self.state.cwd, self.span, captured=True)
             self.subshell(partial(self.function, name, (self.defined[name],), call), captured=True)
 
@@ -283,6 +298,7 @@ class Interpreter:
             return self.run(item.node, stdin)
         if item.before == "&&":
             # What follows is only reached when this was run, or is judged as if: `cd x && rm -rf y`.
+            self._compare(len(self.state.variables))
             before = self.state.fork()
             result = self.run(item.node, stdin)
             changed = {
@@ -296,6 +312,7 @@ class Interpreter:
                 mine = self.state.functions.get(name, ())
                 self.state.functions[name] = mine + tuple(one for one in bodies if one not in mine)
             return result
+        self._compare(len(self.state.variables))
         other = self.state.fork()
         result = self.within(other, partial(self.run, item.node, stdin))
         cwd = self.state.cwd
@@ -303,6 +320,12 @@ class Interpreter:
         if self.state.cwd != cwd and leaves(item.node):
             self.state.cwd = cwd
         return result
+
+    def _compare(self, number: int) -> None:
+        """Count how many variables and files have been gone through."""
+        self.values += number
+        if self.values > MAX_COMPARED:
+            raise Unparsable("the line has too many variables or files")
 
     def _pipeline(self, node: Pipeline, stdin: str | None) -> str:
         text: str | None = stdin
@@ -360,6 +383,10 @@ class Interpreter:
         for slot in State.__slots__:
             setattr(self.state, slot, getattr(other, slot))
 
+    def _telling(self, value: str) -> bool:
+        """Say whether a value is more than the name of a file of no importance."""
+        return _NAME.fullmatch(value) is None or ".." in value or self.sink.special(self.path(value))
+
     def _twice(self, action: Callable[[], str]) -> str:
         """Do something that may be done any number of times."""
         before = self.state.fork()
@@ -405,7 +432,9 @@ class Interpreter:
             values = [""]
         if len(values) > MAX_ROUNDS:
             marked = "".join(marks.kinds(*values))
-            values = [*values[:MAX_ROUNDS], marked]
+            # Of the others those are judged, too, that stand for more than a name that is not known.
+            telling = [one for one in values[MAX_ROUNDS:] if self._telling(one)]
+            values = [*values[:MAX_ROUNDS], *self.first(telling), marked]
         crowd = len(values) > MAX_ROUNDS
         self.forever += crowd and node.words is not None and many(node.words)
         try:
@@ -472,14 +501,8 @@ class Interpreter:
         for word in node.words:
             for part in word.parts:
                 if isinstance(part, Arith):
-                    self._counted(part.text)
+                    counted(self, part.text)
         return ""
-
-    def _counted(self, text: str) -> None:
-        """Do the assignments of ``(( ))``."""
-        for match in _ASSIGNED.finditer(text[:2000]):
-            name, value = match.groups()
-            self.state.variables[name] = value if value is not None else UNKNOWN
 
     def _coproc(self, node: Coproc, stdin: str | None) -> str:
         self.subshell(partial(self.run, node.body, UNKNOWN), captured=True)
@@ -512,7 +535,8 @@ class Interpreter:
         if _BINARY.match(path):
             return f"{BINARY}{path}\n{UNKNOWN}"
         if marks.globbed(path):
-            found = [held for name, held in self.state.files.items() if fits(name, path)]
+            self._compare(len(self.state.files))
+            found = [self.state.files[name] for name in among(self.state.files, path)]
             if found:
                 return joined([*found, UNKNOWN]).replace(BEFORE, UNKNOWN)
         return self.sink.held_by(path)
@@ -609,7 +633,7 @@ class Interpreter:
             if first.simple is not None and first.simple in self.state.aliases:
                 self._alias(node, stdin)
         if len(words) > 1 and words[0].simple in _DECLARES:
-            argv = self._declared(words)
+            argv = declared(self, words)
         else:
             argv = self.expand.fields(words)
         if marks.DECODED in argv and words[0].simple is None:
@@ -628,7 +652,7 @@ class Interpreter:
             call.captured = True
         if not argv:
             if files or env or node.assigns:
-                self._prefixes(node, call)
+                prefixes(self, node, call)
             return self._into(files, "", call) if files else ""
         if argv[0] == "exec" and len(argv) == 1:
             for fd, _, path in files:
@@ -639,8 +663,9 @@ class Interpreter:
                     network = path.startswith(("/dev/tcp/", "/dev/udp/"))
                     self.state.descriptors[one.fd] = UNKNOWN + REMOTE if network else self.reading(path)
         if node.arrays:
+            options = [one for one in argv if one[:1] in "-+"]
             for assign in node.arrays:
-                attributes(self, argv, assign.name)
+                attributes(self, options, assign.name)
                 assigned(self, assign, None)
         if env:
             saved = {name: self.state.variables[name] for name in env if name in self.state.variables}
@@ -654,30 +679,9 @@ class Interpreter:
         self.state.last = argv[-1]
         return self._into(files, out, call) if files else out
 
-    def _declared(self, words: tuple[Word, ...]) -> list[str]:
-        """Return the words of ``export`` and its like, where a value is not split."""
-        out: list[str] = []
-        for word in words:
-            first = word.parts[0] if word.simple is None and word.parts else None
-            if isinstance(first, Lit) and not first.quoted and re.match(r"[A-Za-z_]\w*\+?=", first.text):
-                out.append(self.expand.text(word, assignment=True))
-            else:
-                out += self.expand.word(word)
-        return out
-
     def _with(self, env: Mapping[str, str], call: Call) -> str:
         self.state.variables.update(env)
         return self.call(call)
-
-    def _prefixes(self, node: Simple, call: Call) -> None:
-        """Report assignments that stand alone, as the rules on variables want to see them."""
-        names = {assign.name: self._shown(assign.name) for assign in node.assigns}
-        if names:
-            self.sink.command(Call([], call.cwd, call.span, None, names, call.place, call.root, True))
-
-    def _shown(self, name: str) -> str:
-        value = self.state.variables.get(name)
-        return value if isinstance(value, str) else UNKNOWN
 
     def _alias(self, node: Simple, stdin: str | None) -> None:
         """Follow the command with its alias replaced. Whether aliases are on is not known, so both are
@@ -701,6 +705,9 @@ class Interpreter:
         if self.commands > MAX_COMMANDS:
             raise Unparsable("the line runs too many commands")
         argv = call.argv
+        self.words += len(argv)
+        if self.words > MAX_WORDS:
+            raise Unparsable("the line gives too many words to commands")
         name = argv[0]
         functions = self.state.functions.get(name)
         if functions is not None:

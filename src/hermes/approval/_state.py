@@ -86,6 +86,7 @@ class State:
         "options",
         "parameters",
         "previous",
+        "starred",
         "variables",
     )
 
@@ -100,6 +101,8 @@ class State:
         self.options: set[str] = set(session.options)
         self.parameters: tuple[str, ...] | None = session.parameters
         self.files: dict[str, str] = dict(session.files)
+        # Those of which only the beginning of the name is known.
+        self.starred = [path for path in self.files if _starred(path)]
         self.links: dict[str, str] = dict(session.links)
         self.descriptors: dict[str, str] = dict(session.descriptors)
         self.crowded = session.crowded
@@ -111,7 +114,7 @@ class State:
         other.variables = dict(self.variables)
         other.functions, other.aliases = dict(self.functions), dict(self.aliases)
         other.options, other.parameters = set(self.options), self.parameters
-        other.files, other.links = self.files, self.links
+        other.files, other.links, other.starred = self.files, self.links, self.starred
         other.descriptors, other.crowded = dict(self.descriptors), self.crowded
         return other
 
@@ -140,11 +143,12 @@ class State:
         if append:
             held = self.files.get(path, BEFORE + "\n")
             text = held + (BEFORE + "\n" if 2 * BEFORE in held else "") + text
-        if len(text) > MAX_TEXT:
-            text = text[:MAX_TEXT] + UNKNOWN
+        text = marks.cut(text, MAX_TEXT)
         if path not in self.files and len(self.files) >= MAX_ENTRIES:
             self.crowded = True
             return
+        if path not in self.files and _starred(path):
+            self.starred.append(path)
         self.files[path] = text
         self.links.pop(path, None)
 
@@ -174,6 +178,10 @@ _FRESH = SessionState()
 _MARKS = SECRET + REMOTE + ENVIRON + DECODED + PIDS + EVERY + OUTPUT + PRIVATE + KEY
 
 
+def _starred(path: str) -> bool:
+    return path[-1:] == "*" and path[-2:] != "/*"
+
+
 def _either(one: Value, two: Value) -> Value:
     if one == two:
         return one
@@ -187,5 +195,5 @@ def _flat(value: Value) -> str:
 
 def _short(value: Value) -> Value:
     if isinstance(value, str):
-        return value if len(value) <= MAX_TEXT else value[:MAX_TEXT] + UNKNOWN
+        return marks.cut(value, MAX_TEXT)
     return value

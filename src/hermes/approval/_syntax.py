@@ -9,14 +9,14 @@ import msgspec
 Span: TypeAlias = tuple[int, int]
 
 
-class Lit(msgspec.Struct, frozen=True):
+class Lit(msgspec.Struct, frozen=True, gc=False):
     """Text as it stands."""
 
     text: str
     quoted: bool
 
 
-class Var(msgspec.Struct, frozen=True):
+class Var(msgspec.Struct, frozen=True, gc=False):
     """``$name`` and ``${name op word}``. ``op`` is the operator, ``#len`` for the length, ``!`` for
     indirection.
     """
@@ -29,14 +29,14 @@ class Var(msgspec.Struct, frozen=True):
     indirect: bool = False
 
 
-class Sub(msgspec.Struct, frozen=True):
+class Sub(msgspec.Struct, frozen=True, gc=False):
     """``$(script)`` and backticks."""
 
     body: Seq
     quoted: bool
 
 
-class Arith(msgspec.Struct, frozen=True):
+class Arith(msgspec.Struct, frozen=True, gc=False):
     """An arithmetic expression. ``inner`` is what is expanded in it."""
 
     text: str
@@ -44,7 +44,7 @@ class Arith(msgspec.Struct, frozen=True):
     quoted: bool
 
 
-class Proc(msgspec.Struct, frozen=True):
+class Proc(msgspec.Struct, frozen=True, gc=False):
     """``<(script)`` or ``>(script)``."""
 
     body: Seq
@@ -54,7 +54,7 @@ class Proc(msgspec.Struct, frozen=True):
 Part: TypeAlias = Lit | Var | Sub | Arith | Proc
 
 
-class Word(msgspec.Struct, frozen=True):
+class Word(msgspec.Struct, frozen=True, gc=False):
     """A word before it is expanded. ``simple`` is its text when nothing in it needs expanding, and no
     quotes.
     """
@@ -64,7 +64,7 @@ class Word(msgspec.Struct, frozen=True):
     simple: str | None = None
 
 
-class Assign(msgspec.Struct, frozen=True):
+class Assign(msgspec.Struct, frozen=True, gc=False):
     """``name=value``, ``name[index]+=value``, ``name=(values)``."""
 
     name: str
@@ -74,7 +74,7 @@ class Assign(msgspec.Struct, frozen=True):
     append: bool = False
 
 
-class Redirect(msgspec.Struct, frozen=True):
+class Redirect(msgspec.Struct, frozen=True, gc=False):
     """``fd op target``. A here-document is an operator ``<<`` whose target is its body."""
 
     fd: str
@@ -83,7 +83,7 @@ class Redirect(msgspec.Struct, frozen=True):
     span: Span
 
 
-class Simple(msgspec.Struct, frozen=True):
+class Simple(msgspec.Struct, frozen=True, gc=False):
     """A command of words."""
 
     assigns: tuple[Assign, ...]
@@ -94,14 +94,14 @@ class Simple(msgspec.Struct, frozen=True):
     arrays: tuple[Assign, ...] = ()
 
 
-class Pipeline(msgspec.Struct, frozen=True):
+class Pipeline(msgspec.Struct, frozen=True, gc=False):
     """Commands joined by pipes."""
 
     commands: tuple[Node, ...]
     both: tuple[bool, ...]  # `|&` instead of `|`
 
 
-class Item(msgspec.Struct, frozen=True):
+class Item(msgspec.Struct, frozen=True, gc=False):
     """One entry of a list. ``before`` is the operator that joins it to the one before, ``background`` whether
     it is followed by ``&``."""
 
@@ -110,33 +110,33 @@ class Item(msgspec.Struct, frozen=True):
     background: bool = False
 
 
-class Seq(msgspec.Struct, frozen=True):
+class Seq(msgspec.Struct, frozen=True, gc=False):
     """A list of commands."""
 
     items: tuple[Item, ...]
 
 
-class Group(msgspec.Struct, frozen=True):
+class Group(msgspec.Struct, frozen=True, gc=False):
     """``{ list; }`` or ``( list )``."""
 
     body: Seq
     subshell: bool
 
 
-class If(msgspec.Struct, frozen=True):
+class If(msgspec.Struct, frozen=True, gc=False):
     """Each branch is a condition and what follows it; the last one may have no condition."""
 
     branches: tuple[tuple[Seq | None, Seq], ...]
 
 
-class Loop(msgspec.Struct, frozen=True):
+class Loop(msgspec.Struct, frozen=True, gc=False):
     """``while`` and ``until``."""
 
     condition: Seq
     body: Seq
 
 
-class For(msgspec.Struct, frozen=True):
+class For(msgspec.Struct, frozen=True, gc=False):
     """``for name in words`` and ``select``; without words it is the positional parameters."""
 
     name: str
@@ -144,21 +144,21 @@ class For(msgspec.Struct, frozen=True):
     body: Seq
 
 
-class CFor(msgspec.Struct, frozen=True):
+class CFor(msgspec.Struct, frozen=True, gc=False):
     """``for ((a; b; c))``."""
 
     head: Arith
     body: Seq
 
 
-class Case(msgspec.Struct, frozen=True):
+class Case(msgspec.Struct, frozen=True, gc=False):
     """``case word in pattern) list;; esac``."""
 
     word: Word
     arms: tuple[tuple[tuple[Word, ...], Seq], ...]
 
 
-class Function(msgspec.Struct, frozen=True):
+class Function(msgspec.Struct, frozen=True, gc=False):
     """The definition of a function."""
 
     name: str
@@ -166,19 +166,19 @@ class Function(msgspec.Struct, frozen=True):
     span: Span
 
 
-class Test(msgspec.Struct, frozen=True):
+class Test(msgspec.Struct, frozen=True, gc=False):
     """``[[ words ]]`` or ``(( expression ))``: only what is expanded in it matters."""
 
     words: tuple[Word, ...]
 
 
-class Coproc(msgspec.Struct, frozen=True):
+class Coproc(msgspec.Struct, frozen=True, gc=False):
     """``coproc [name] command``."""
 
     body: Node
 
 
-class Redirected(msgspec.Struct, frozen=True):
+class Redirected(msgspec.Struct, frozen=True, gc=False):
     """A compound command with redirections."""
 
     node: Node

@@ -68,7 +68,7 @@ def patch(run: Interpreter, call: Call) -> str:
         text = run.reading(run.path(rest[1], call.cwd))
     added = "".join(line[1:] + "\n" for line in (text or "").split("\n") if line[:1] == "+")
     if not named:
-        named = [re.sub(r"^[ab]/", "", one.strip()) for one in _PATCHED.findall(text or "")[:50]]
+        named = [re.sub(r"^[ab]/", "", one.strip()) for one in _PATCHED.findall(text or "")]
         added = re.sub(r"(?m)^\+\+ .*\n", "", added)
     for one in named:
         path = run.path(one, call.cwd)
@@ -78,7 +78,7 @@ def patch(run: Interpreter, call: Call) -> str:
 
 def awk(run: Interpreter, call: Call, code: str, values: dict[str, str]) -> None:
     """Remember what ``print`` writes to files."""
-    for match in list(_AWK.finditer(code))[:20]:
+    for match in run.first(_AWK.finditer(code)):
         said, literal, name, _, more = match.groups()
         if more and literal is not None:
             literal = None

@@ -54,10 +54,12 @@ _CHANGING = marks.names(
 # What is in a file is nothing to these.
 _BLIND = marks.names("rm rmdir unlink shred chmod chown chgrp ls touch mkdir")
 # A command of which nothing but blanks and quotes can be written otherwise.
-_BARE = Lazy(r"[\w@%+=:,./~\]-]")
+_NOT_BARE = Lazy(rf"[^\w@%+=:,./~\]{marks.ALL}{''.join(marks.GLOBS)}-]")
 _PLAIN = Lazy(r"[A-Za-z0-9_ \t'\"@%+:,./-]+")
 # How many decisions are kept, on texts of how many characters: agents run the same things again and again.
 LATELY = 256
+MAX_NAMED = 2000  # words that may name a file of the session
+MAX_BARE = 8000  # characters of a command that may be written otherwise
 MAX_REASONS = 100  # that are told of one request
 LATELY_TEXT = 2000
 _RANK = {"allow": 0, "ask": 1, "block": 2}
@@ -348,7 +350,7 @@ def _key(request: Request, policy: Policy, held: list[object]) -> str:
     """Describe exactly what would run: the text, what that comes to, what is said of it, the session."""
     programs = [[place, cwd, *argv] for argv, cwd, place in policy.programs_run]
     text: str | None = request.text
-    if len(programs) == 1 and _PLAIN.fullmatch(request.text):
+    if len(programs) == 1 and len(request.text) <= MAX_BARE and _PLAIN.fullmatch(request.text):
         quoted = "'" in request.text or '"' in request.text
         with contextlib.suppress(ValueError):
             words = shlex.split(request.text) if quoted else request.text.split()
@@ -386,10 +388,12 @@ def _read(policy: Policy, session: SessionState, state: State) -> list[list[str]
     they are before it; None where that is not known.
     """
     found: dict[str, str] = {}
-    for argv, cwd, _ in policy.programs_run[:MAX_REASONS]:
+    if sum(len(argv) for argv, _, _ in policy.programs_run) > MAX_NAMED:
+        return None
+    for argv, cwd, _ in policy.programs_run:
         if argv[0] in _BLIND:
             continue
-        words = [part.lstrip("@") for word in argv[:MAX_REASONS] for part in {word, word.rpartition("=")[2]}]
+        words = [part.lstrip("@") for word in argv for part in {word, word.rpartition("=")[2]}]
         if argv[0] == "git":
             words += [f".git/remotes/{word}" for word in argv[1:]]
         for word in (*words, *looked_for(argv[0])):
@@ -424,9 +428,7 @@ def _written(word: str) -> str:
     shown = marks.shown(word)
     if not marks.globbed(word):
         return shown if UNKNOWN in shown else shlex.quote(shown)
-    return "".join(
-        marks.shown(one) if marks.marked(one) else one if _BARE.fullmatch(one) else f"\\{one}" for one in word
-    )
+    return marks.shown(_NOT_BARE.sub(r"\\\g<0>", word))
 
 
 def _text_key(request: Request) -> str:
