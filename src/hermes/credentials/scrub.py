@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ._rough import Rough
 from ._views import Bare, Found, View, automaton, codes, opened
 from .shapes import BEFORE, SHAPES, known
 
@@ -37,6 +38,7 @@ EDGE = 4  # so many bytes of a value, where the rest was cut off, tell it
 SMALL = 4096
 LEAST = 12  # bytes of a token
 HELD = 1 << 16
+UNIT = 1 << 14  # of a text with codes, looked at exactly as a whole or not at all
 
 # Which are no secrets, whatever they are declared as, and in everybody's output.
 _PLAIN_WORDS = frozenset(
@@ -179,6 +181,20 @@ class Scrub:
     def _matcher(self) -> BytesAhoCorasick:
         return automaton([*self._needles, *(_HEADS if self.shapes else ())])
 
+    @functools.cached_property
+    def _rough(self) -> Rough:
+        forms = (form for some in self._by_needle.values() for form in some)
+        return Rough(forms, _HEADS if self.shapes else ())
+
+    def clear(self, data: bytes, past: list[bytes]) -> tuple[int, bytes]:
+        """Return up to where nothing is in a text with codes: 0, or nearly its end, and that without codes.
+
+        :param past: what was let through before it, as :class:`Stream` keeps it
+        """
+        if self._former or len(data) < SMALL // 2 or not self._rough.clear(data, past[0], past[1], past[3]):
+            return 0, b""
+        return self._rough.rest(data, _PAST)
+
     def declared(self, view: View) -> tuple[list[Found], int, bool]:
         """Return where declared values are in a view, and where one may begin that goes on after its end.
 
@@ -211,6 +227,13 @@ class Scrub:
             if text[-size:] in self._starts:
                 return found, min(hold, max(len(text) - size, done)), headed
         return found, hold, headed
+
+    def begins(self, text: bytes, least: int) -> bool:
+        """Return whether a declared value may begin in a short text that goes on after its end."""
+        for size in range(least, NEEDLE):  # noqa: SIM110  # a generator would take longer
+            if text[-size:] in self._starts:
+                return True
+        return bool(self._matcher.find_matches_as_indexes(text))
 
     def others(self, view: View, *, tokens: bool) -> tuple[list[Found], int]:
         """Return the same of values of before, and of what looks like a token if there may be *tokens*."""
@@ -277,7 +300,15 @@ class Stream:
 
     def feed(self, data: bytes) -> bytes:
         """Take a piece, and return what can be let through now."""
-        return self._take(self._held + data if self._held else data, last=False)
+        data = self._held + data if self._held else data
+        if len(data) <= UNIT or b"\x1b" not in data:
+            return self._take(data, last=False)
+        # In parts: where there is a secret in one, the others need not be looked at exactly.
+        parts, self._held = [], b""
+        for at in range(0, len(data), UNIT):
+            part, more = self._held + data[at : at + UNIT], at + UNIT < len(data)
+            parts.append(self._take(part, last=False, more=more))
+        return b"".join(parts)
 
     def renew(self, scrub: Scrub) -> None:
         """Look for what is declared by now from here on."""
@@ -300,41 +331,64 @@ class Stream:
         held, self._held = self._held, b""
         return self._take(held, last=True, cut=cut) if held else b""
 
-    def _take(self, data: bytes, *, last: bool, cut: bool = False) -> bytes:
+    def _take(self, data: bytes, *, last: bool, cut: bool = False, more: bool = False) -> bytes:
         end = len(data) if last else opened(data)
         whole = data[:end] if end < len(data) else data  # the rest is not known to be a code yet
-        bare = Bare(whole)
         # Without a code both ways of looking are the same.
-        twice = bare.codes or self._past[:2] != self._past[2:]
+        twice = b"\x1b" in whole or self._past[:2] != self._past[2:]
+        short = not more and data[-1:] in b"\r\n"
+        since, clear = self._scrub.clear(whole, self._past) if twice else (0, b"")
+        if since and not last and self._ends(whole[since:], clear, EDGE if short else 1):
+            self._held = data[end:]
+            return whole
+        looked, pasts = (whole[since:], [b""] * 4) if since else (whole, self._past)
+        bare = Bare(looked)
         views: list[View] = []
         spans: list[Found] = []
         hold, self._begun = len(whole), 0
         # Declared values are looked for without line breaks, tokens with them; both without codes, and with.
-        for look in (bare, whole) if twice else (bare,):
-            joined = View(self._past[len(views)], look, breaks=True)
-            exact = View(self._past[len(views) + 1], look, breaks=False)
+        for look in (bare, looked) if twice else (bare,):
+            joined = View(pasts[len(views)], look, breaks=True)
+            exact = View(pasts[len(views) + 1], look, breaks=False)
             views += joined, exact
             found, first, tokens = self._scrub.declared(joined)
-            more, other = self._scrub.others(exact, tokens=tokens)
-            for view, some, begin in ((joined, found, first), (exact, more, other)):
-                spans += [view.span(*one) for one in some if one[1] > view.past]  # others were found before
+            also, other = self._scrub.others(exact, tokens=tokens and not since)
+            for view, some, begin in ((joined, found, first), (exact, also, other)):
+                # Others were found before.
+                spans += [
+                    (since + start, since + end)
+                    for start, end in (view.span(*one) for one in some if one[1] > view.past)
+                ]
                 if begin < len(view.text):
                     self._begun = max(self._begun, len(view.text) - begin)
                     # After a line's end more must be known: it would keep most lines waiting.
-                    short = view is joined and len(view.text) - begin < EDGE and data[-1:] in b"\r\n"
-                    hold = min(hold, len(whole) if short else view.origin(begin))
+                    let = short and view is joined and len(view.text) - begin < EDGE
+                    hold = min(hold, len(whole) if let else since + view.origin(begin))
         if last or len(data) - hold > HELD:
             if cut and len(data) - hold >= EDGE:
                 spans.append((hold, len(data)))
             hold = len(data)
         else:
-            hold = _undivided(bare, spans, hold)
+            hold = _undivided(bare, spans, hold, since)
         self._held = data[hold:]
         out = self._without(data, [one for one in spans if one[1] <= hold], hold)
         held = whole[hold:]
         past = [view.tail(_PAST, held) for view in views]
         self._past = past if twice else past * 2
         return out
+
+    def _ends(self, text: bytes, bare: bytes, least: int) -> bool:
+        """Return whether nothing begins at the end of what was clear, and keep what is let through then.
+
+        :param bare: it without codes
+        :param least: so many bytes of a value matter
+        """
+        looks = [bare.translate(None, b"\r\n"), bare, text.translate(None, b"\r\n"), text]
+        if self._scrub.begins(looks[0], least) or self._scrub.begins(looks[2], least):
+            return False
+        self._begun = 0
+        self._past = [look[-_PAST:] for look in looks]
+        return True
 
     def _without(self, data: bytes, spans: list[Found], end: int) -> bytes:
         if not spans:
@@ -351,15 +405,18 @@ class Stream:
         return b"".join([*parts, data[at:end]])
 
 
-def _undivided(bare: Bare, spans: list[Found], hold: int) -> int:
-    """Return a place, not after *hold*, at which neither a secret nor a code is cut in two."""
+def _undivided(bare: Bare, spans: list[Found], hold: int, since: int) -> int:
+    """Return a place, not after *hold*, at which neither a secret nor a code is cut in two.
+
+    :param since: where *bare* begins
+    """
     merged, before = _merged(spans), -1
     while hold != before:
         before = hold
         for start, end in merged:
             if start < hold < end:
                 hold = start
-        hold = bare.undivided(hold)
+        hold = since + bare.undivided(hold - since)
     return hold
 
 
