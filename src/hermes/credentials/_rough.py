@@ -1,9 +1,9 @@
 """A rough look at a text with codes for a terminal: whether anything could be in it at all.
 
-To take the codes out exactly costs more than all the rest, since each is one by itself. Without their digits
-they are few: `ESC [ m`, `ESC [ ; m`, `ESC [ K`, and each of those is taken out everywhere at once. So the text
-and what is looked for are compared without digits. What is not there then is not there at all; where something
-is, the text has to be looked at exactly.
+To take the codes out exactly costs more than all the rest, since each is one by itself. Without their
+digits they are few: `ESC [ m`, `ESC [ ; m`, `ESC [ K`, and each of those is taken out everywhere at once. So
+the text and what is looked for are compared without digits. What is not there then is not there at all; where
+something is, the text has to be looked at exactly.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Rough:
         self.reach = max((one.reach for one in cores), default=0)
         # A value of digits alone is not to be told from the codes.
         self.blind = any(len(one.needle) < LEAST for one in cores)
-        self._needles = sorted({one.needle for one in cores})
+        self._needles = sorted({one.needle for one in cores if one.needle})
         self._heads = sorted(heads)
         self._rests: dict[int, list[bytes]] = {}  # of a token whose first letter ends a code
         for head in self._heads:
@@ -91,7 +91,11 @@ class Rough:
             if which < len(self._needles):
                 return False
             headed = True
-        if headed and self._begun(exact.translate(None, _DIGITS) + text.translate(None, _CODE)):
+        # What ends a code may be no part of a word, where what was before the code is.
+        if headed and (
+            self._begun(exact.translate(None, _DIGITS) + text.translate(None, _CODE))
+            or any(_CODE + head in text for head in self._heads)
+        ):
             return False
         # A code at the end of what was before may have the first letter of a token.
         return b"\x1b" not in raw or not self._begun(raw + data[:NEEDLE])
@@ -104,10 +108,11 @@ class Rough:
         )
 
     def rest(self, data: bytes, least: int) -> tuple[int, bytes]:
-        """Return where the end begins that has so many bytes, and all that may go on after it; and that bare."""
+        """Return where the end begins that has all that may go on, and so many bytes more, and it bare."""
         least += self.reach
-        size = 4 * least
-        while size < len(data):
+        for size in (4 * least, 16 * least):
+            if size > len(data):
+                break
             start = data.rfind(b"\x1b", 0, len(data) - size)
             while start >= 0 and data.startswith(b"\\", start + 1):  # it may be the end of a code
                 start = data.rfind(b"\x1b", 0, start)
@@ -116,7 +121,6 @@ class Rough:
             bare = codes().sub(b"", data[start:])
             if len(bare.translate(None, b"\r\n")) >= least:
                 return start, bare
-            size *= 2
         return 0, b""
 
 

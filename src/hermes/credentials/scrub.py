@@ -39,6 +39,7 @@ SMALL = 4096
 LEAST = 12  # bytes of a token
 HELD = 1 << 16
 UNIT = 1 << 14  # of a text with codes, looked at exactly as a whole or not at all
+ROUGH = 2048  # a shorter one is looked at exactly
 
 # Which are no secrets, whatever they are declared as, and in everybody's output.
 _PLAIN_WORDS = frozenset(
@@ -191,7 +192,7 @@ class Scrub:
 
         :param past: what was let through before it, as :class:`Stream` keeps it
         """
-        if self._former or len(data) < SMALL // 2 or not self._rough.clear(data, past[0], past[1], past[3]):
+        if self._former or len(data) < ROUGH or not self._rough.clear(data, past[0], past[1], past[3]):
             return 0, b""
         return self._rough.rest(data, _PAST)
 
@@ -228,12 +229,14 @@ class Scrub:
                 return found, min(hold, max(len(text) - size, done)), headed
         return found, hold, headed
 
-    def begins(self, text: bytes, least: int) -> bool:
-        """Return whether a declared value may begin in a short text that goes on after its end."""
-        for size in range(least, NEEDLE):  # noqa: SIM110  # a generator would take longer
+    def begun(self, text: bytes, least: int) -> int | None:
+        """Return how much of a declared value begins at the end of a short text, None if a needle or more."""
+        if self._matcher.find_matches_as_indexes(text):
+            return None
+        for size in range(NEEDLE - 1, least - 1, -1):
             if text[-size:] in self._starts:
-                return True
-        return bool(self._matcher.find_matches_as_indexes(text))
+                return size
+        return 0
 
     def others(self, view: View, *, tokens: bool) -> tuple[list[Found], int]:
         """Return the same of values of before, and of what looks like a token if there may be *tokens*."""
@@ -300,11 +303,10 @@ class Stream:
 
     def feed(self, data: bytes) -> bytes:
         """Take a piece, and return what can be let through now."""
-        data = self._held + data if self._held else data
         if len(data) <= UNIT or b"\x1b" not in data:
-            return self._take(data, last=False)
+            return self._take(self._held + data if self._held else data, last=False)
         # In parts: where there is a secret in one, the others need not be looked at exactly.
-        parts, self._held = [], b""
+        parts = []
         for at in range(0, len(data), UNIT):
             part, more = self._held + data[at : at + UNIT], at + UNIT < len(data)
             parts.append(self._take(part, last=False, more=more))
@@ -338,9 +340,11 @@ class Stream:
         twice = b"\x1b" in whole or self._past[:2] != self._past[2:]
         short = not more and data[-1:] in b"\r\n"
         since, clear = self._scrub.clear(whole, self._past) if twice else (0, b"")
-        if since and not last and self._ends(whole[since:], clear, EDGE if short else 1):
-            self._held = data[end:]
-            return whole
+        if since and not last:
+            held = self._ends(whole[since:], clear, EDGE if short else 1)
+            if held is not None:
+                self._held = data[end - held :]
+                return data[: end - held]
         looked, pasts = (whole[since:], [b""] * 4) if since else (whole, self._past)
         bare = Bare(looked)
         views: list[View] = []
@@ -377,18 +381,31 @@ class Stream:
         self._past = past if twice else past * 2
         return out
 
-    def _ends(self, text: bytes, bare: bytes, least: int) -> bool:
-        """Return whether nothing begins at the end of what was clear, and keep what is let through then.
+    def _ends(self, text: bytes, bare: bytes, least: int) -> int | None:
+        """Return how much is to be held of the end of what was clear, None if that has to be looked at.
+
+        What is let through of it is kept.
 
         :param bare: it without codes
         :param least: so many bytes of a value matter
         """
         looks = [bare.translate(None, b"\r\n"), bare, text.translate(None, b"\r\n"), text]
-        if self._scrub.begins(looks[0], least) or self._scrub.begins(looks[2], least):
-            return False
-        self._begun = 0
-        self._past = [look[-_PAST:] for look in looks]
-        return True
+        first, second = self._scrub.begun(looks[0], least), self._scrub.begun(looks[2], least)
+        if first is None or second is None:
+            return None
+        self._begun = held = max(first, second)
+        after = held
+        if held:
+            code = codes().match(text, text.rfind(b"\x1b"))
+            if code is None:
+                return None
+            if code.end() == len(text) and not first and code[0] != b"\x1b\\":
+                held, after = len(code[0]), 0  # the last letter of a code: it is not cut in two
+            elif code.end() > len(text) - held or not looks[0].endswith(text[-held:]):
+                return None
+        cuts = (after, after, held, held)
+        self._past = [look[-_PAST - cut : len(look) - cut] for look, cut in zip(looks, cuts, strict=True)]
+        return held
 
     def _without(self, data: bytes, spans: list[Found], end: int) -> bytes:
         if not spans:
