@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ._views import automaton, codes
+from ._views import CARRIED, automaton, codes
 
 if TYPE_CHECKING:
     from ahocorasick_rs import BytesAhoCorasick
@@ -26,7 +26,7 @@ KINDS = 16  # of codes in one text
 _DIGITS = b"0123456789"
 _WORD = frozenset(b"%c" % one for one in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-")
 _CODE = b"\x18"  # where one was; no code has it
-_OSC = re.compile(rb"\x1b\]([^\x07\x1b]{0,4096})(?:\x07|\x1b\\)")
+_OSC = re.compile(rb"\x1b\]([^\x07\x1b]{0,%d})(?:\x07|\x1b\\)" % CARRIED)
 _LINK_ENDS = (b"\x1b]8;;\x1b\\", b"\x1b]8;;\x07")
 _KIND = re.compile(rb"\x1b(?:\[[:-?]*[@-~]|[@-Z\\^_])")
 # What a code, or what is one only without its digits, may have of a value that it stands before.
@@ -64,11 +64,8 @@ class Rough:
             return False
         carried = b""
         if b"\x1b]" in data:
-            for end in _LINK_ENDS:  # one for each link
-                data = data.replace(end, _CODE)
-            parts = _OSC.split(data)
-            data = _CODE.join(parts[::2])
-            carried = b"\n" + b"\n".join(parts[1::2]).translate(None, _DIGITS)
+            data, said = _parted(data)
+            carried = b"\n" + said.translate(None, _DIGITS)
         text = data.translate(None, _DIGITS)
         for _ in range(KINDS):
             at = text.find(b"\x1b")
@@ -122,6 +119,22 @@ class Rough:
             if len(bare.translate(None, b"\r\n")) >= least:
                 return start, bare
         return 0, b""
+
+
+def _parted(data: bytes) -> tuple[bytes, bytes]:
+    """Return a text without its titles and links, and what those say."""
+    for end in _LINK_ENDS:  # one for each link
+        data = data.replace(end, _CODE)
+    if b"\x1b]" not in data:
+        return data, b""
+    end = b"\x07" if b"\x07" in data else b"\x1b\\"
+    first, *others = data.split(b"\x1b]")
+    carried, ends, texts = zip(*[one.partition(end) for one in others], strict=True)
+    said = b"\n".join(carried)
+    if b"\x1b" in said or b"" in ends or max(map(len, carried)) > CARRIED:
+        found = _OSC.split(data)  # they end in several ways, or not at all
+        return _CODE.join(found[::2]), b"\n".join(found[1::2])
+    return _CODE.join([first, *texts]), said
 
 
 def _core(form: bytes) -> _Core:

@@ -22,7 +22,9 @@ BLOCK = 1 << 11
 NEAR = 64
 LONGEST = 5000  # of a code
 
-_CODE = rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])"
+CARRIED = 4096  # by a title or a link
+
+_CODE = rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,%d}(?:\x07|\x1b\\)|[@-Z\\^_])" % CARRIED
 
 
 @functools.cache
@@ -38,7 +40,7 @@ def _parted() -> re.Pattern[bytes]:
 
 @functools.cache
 def _begun() -> re.Pattern[bytes]:
-    return re.compile(rb"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,4096}\x1b?)?\Z")
+    return re.compile(rb"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,%d}\x1b?)?\Z" % CARRIED)
 
 
 def opened(data: bytes) -> int:

@@ -341,10 +341,10 @@ class Stream:
         short = not more and data[-1:] in b"\r\n"
         since, clear = self._scrub.clear(whole, self._past) if twice else (0, b"")
         if since and not last:
-            held = self._ends(whole[since:], clear, EDGE if short else 1)
-            if held is not None:
-                self._held = data[end - held :]
-                return data[: end - held]
+            back = self._ends(whole[since:], clear, EDGE if short else 1)
+            if back is not None:
+                self._held = data[end - back :]
+                return data[: end - back]
         looked, pasts = (whole[since:], [b""] * 4) if since else (whole, self._past)
         bare = Bare(looked)
         views: list[View] = []
