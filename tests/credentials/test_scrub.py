@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from hermes.config import Secret
 from hermes.credentials._declared import Content, Piece
 from hermes.credentials.former import FILE, Former, learn
-from hermes.credentials.scrub import MARK, Scrub, values_of
+from hermes.credentials.scrub import MARK, Scrub
+from hermes.credentials.values import values_of
 
 VALUE = b"s3cr3t/of+the=sandbox?&%"
 SCRUB = Scrub([VALUE], shapes=True)

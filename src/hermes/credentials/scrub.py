@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ._rough import Rough
 from ._views import Bare, Found, View, automaton, codes, opened
 from .shapes import BEFORE, SHAPES, known
+from .values import LONGEST, SHORTEST, forms_of, values_of
 
 if TYPE_CHECKING:
     from ahocorasick_rs import BytesAhoCorasick
@@ -26,14 +27,10 @@ if TYPE_CHECKING:
     from ._declared import Content
     from .former import Former
 
-__all__ = ["MARK", "Scrub", "Stream", "scrub_of", "values_of"]
+__all__ = ["MARK", "Scrub", "Stream", "scrub_of"]
 
 MARK = b"[redacted]"
-SHORTEST = 8  # a shorter value is in too many words that are none
-LONGEST = 4096
 NEEDLE = 8
-FAR = 1 << 16  # bytes of one word of a long value that are looked for
-MOST = 10_000  # values: each takes memory and time when it changes
 EDGE = 4  # so many bytes of a value, where the rest was cut off, tell it
 SMALL = 4096
 LEAST = 12  # bytes of a token
@@ -41,13 +38,6 @@ HELD = 1 << 16
 UNIT = 1 << 14  # of a text with codes, looked at exactly as a whole or not at all
 ROUGH = 2048  # a shorter one is looked at exactly
 
-# Which are no secrets, whatever they are declared as, and in everybody's output.
-_PLAIN_WORDS = frozenset(
-    b"""
-    password passwords username postgres changeme changeit localhost production development
-    container workspace undefined disabled enabled administrator 127.0.0.1
-    """.split()
-)
 _HEADS = {head.encode(): one for one in SHAPES for head in one.heads}
 _PAST = max(map(len, _HEADS))
 
@@ -66,56 +56,11 @@ def _re() -> _Patterns:
     return _Patterns()
 
 
-def values_of(content: Content) -> set[bytes]:
-    """Return what is secret of what is declared: values as they are, and what looks like it in long ones.
-
-    Of files it may be looked for too, and of values that have several lines, which are shown line by line.
-    """
-    word = re.compile(r"[A-Za-z0-9_.~-]{16,}|[A-Za-z0-9+/]{32,}={0,2}")
-    name = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z_.-]+|[A-Z_]+|[A-Za-z]+")  # of a host, a key, a word
-    whole = [value.encode("utf-8", "surrogateescape").strip() for value in content.env.values()]
-    parted = [value for value in whole if len(value) > LONGEST or b"\n" in value]
-    for piece in content.files.values():
-        whole.append(piece.data.strip())
-        parted.append(whole[-1])
-    found = {value for value in whole if len(value) <= LONGEST and value.lower() not in _PLAIN_WORDS}
-    for text in parted:
-        for one in word.finditer(text.decode("utf-8", "replace")):
-            if len(found) >= MOST:
-                break
-            if not name.fullmatch(one[0]):
-                # In pieces that are found each by itself, as far as anybody would look at it.
-                found.update(
-                    one[0][at : at + LONGEST].encode() for at in range(0, min(len(one[0]), FAR), LONGEST)
-                )
-    return {value for value in found if len(value) >= SHORTEST}
-
-
 def scrub_of(content: Content, settings: Credentials) -> Scrub | None:
     """Return what takes secrets out as it is set, None when nothing is taken out."""
     if settings.redact == "off":
         return None
     return Scrub(values_of(content), shapes=settings.redact == "all")
-
-
-def _forms(value: bytes) -> Iterator[bytes]:
-    """Yield a value and what encodings make of it, also where it stands in the middle of something longer."""
-    import base64
-    import json
-    import urllib.parse
-
-    yield value
-    text = value.decode("utf-8", "surrogateescape")
-    quotes = [urllib.parse.quote(value, safe=safe) for safe in ("", "/", "!'()*")]  # as others leave them
-    for quoted in (*quotes, urllib.parse.quote_plus(value)):
-        yield quoted.encode()
-        yield re.sub(r"%..", lambda found: found[0].lower(), quoted).encode()
-    yield json.dumps(text)[1:-1].encode()
-    yield json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
-    for shift, first in ((0, 0), (1, 2), (2, 3)):  # the characters before depend on what is before
-        last = (shift + len(value)) * 8 // 6
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            yield encode(b"\0" * shift + value)[first:last]
 
 
 class Scrub:
@@ -125,7 +70,7 @@ class Scrub:
         """Look for values, for what looks like a token with *shapes*, and for values that were renewed."""
         self.shapes = shapes
         self._former = former
-        forms = {form.translate(None, b"\r\n") for value in values for form in _forms(value)}
+        forms = {form.translate(None, b"\r\n") for value in values for form in forms_of(value)}
         forms = {form for form in forms if len(form) >= SHORTEST}
         self._by_needle: dict[bytes, list[bytes]] = {}
         for form in sorted(forms, key=len, reverse=True):  # the longest first
