@@ -40,6 +40,11 @@ CODES = [
     b"\x1b]8;;https://a.example/?k=1\x1b\\",
     b"\x1b]8;;\x1b\\",
     b"\x1bM",
+    b"\x1b(B",
+    b"\x1b(0",
+    b"\x1b7",
+    b"\x1bc",
+    b"\x1b=",
     b"\x1b\\",
 ]
 # What is a code only for a hasty reader, or for nobody.
@@ -166,7 +171,9 @@ def test_odd_places(text: bytes, pieces: list[int]) -> None:
         )
 
 
-_CODE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])")
+_CODE = re.compile(
+    rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[ -/]{0,4}[:-Z\\^-~]|[()]0|[78])"
+)
 
 
 @given(st.integers(0))

@@ -75,6 +75,7 @@ FORMS = {
     "json": json.dumps(VALUE.decode())[1:-1].encode(),
     "wrapped": lines(VALUE, 7),
     "coloured": coloured(VALUE),
+    "bold, as tput writes it": VALUE[:9] + b"\x1b(B\x1b[m" + VALUE[9:15] + b"\x1b7\x1bc\x1b(0" + VALUE[15:],
     "coloured base64 in lines": b"\r\n".join(map(coloured, lines(base64.b64encode(VALUE), 5).split())),
 }
 
@@ -84,7 +85,7 @@ def test_every_form(form: bytes) -> None:
     out, count = SCRUB.whole(b"before " + form + b" after")
     assert out.startswith(b"before ") and out.endswith(b" after")
     assert MARK in out and count >= 1
-    left = re.sub(rb"\x1b(\[[0-9;]*m|\][^\x07]*\x07)|[\r\n]", b"", out.replace(MARK, b""))
+    left = re.sub(rb"\x1b(\[[0-9;]*m|\][^\x07]*\x07|\(?.)|[\r\n]", b"", out.replace(MARK, b""))
     assert not any(form[at : at + 9] in left for at in range(len(form) - 8)) or b"\n" in form
 
 

@@ -28,9 +28,10 @@ _WORD = frozenset(b"%c" % one for one in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJK
 _CODE = b"\x18"  # where one was; no code has it
 _OSC = re.compile(rb"\x1b\]([^\x07\x1b]{0,%d})(?:\x07|\x1b\\)" % CARRIED)
 _LINK_ENDS = (b"\x1b]8;;\x1b\\", b"\x1b]8;;\x07")
-_KIND = re.compile(rb"\x1b(?:\[[:-?]*[@-~]|[@-Z\\^_])")
+_KIND = re.compile(rb"\x1b(?:\[[:-?]*[@-~]|[ -/]{0,4}[:-Z\\^-~])")
+_OF_DIGITS = (b"\x1b7", b"\x1b8", b"\x1b(0", b"\x1b)0")
 # What a code, or what is one only without its digits, may have of a value that it stands before.
-_SWALLOWED = re.compile(rb"\[?[0-?]*[ -/]*[@-~]")
+_SWALLOWED = re.compile(rb"\[?[0-?]*[ -/]*[0-~]")
 
 
 class _Core(NamedTuple):
@@ -66,6 +67,8 @@ class Rough:
         if b"\x1b]" in data:
             data, said = _parted(data)
             carried = b"\n" + said.translate(None, _DIGITS)
+        for code in _OF_DIGITS:
+            data = data.replace(code, _CODE)
         text = data.translate(None, _DIGITS)
         for _ in range(KINDS):
             at = text.find(b"\x1b")
