@@ -20,7 +20,8 @@ from hermes.errors import ConfigError
 
 from ._home import FOLDER
 from ._names import OWN, OWN_FOLDERS, check_files, check_name, check_own, check_variables
-from .scrub import Scrub, values_of
+from .scrub import Scrub
+from .values import values_of
 
 if TYPE_CHECKING:
     from .former import Former

@@ -22,7 +22,15 @@ BLOCK = 1 << 11
 NEAR = 64
 LONGEST = 5000  # of a code
 
-_CODE = rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])"
+CARRIED = 4096  # by a title or a link
+
+# Such as reset, and what tput writes to end what is bold: another set of characters. Save and restore.
+SHORT = rb"[ -/]{0,4}[:-Z\\^-~]|[()]0|[78]"
+
+_CODE = rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]{0,%d}(?:\x07|\x1b\\)|%s)" % (
+    CARRIED,
+    SHORT,
+)
 
 
 @functools.cache
@@ -38,7 +46,7 @@ def _parted() -> re.Pattern[bytes]:
 
 @functools.cache
 def _begun() -> re.Pattern[bytes]:
-    return re.compile(rb"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,4096}\x1b?)?\Z")
+    return re.compile(rb"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}|\][^\x07\x1b]{0,%d}\x1b?|[ -/]{1,4})?\Z" % CARRIED)
 
 
 def opened(data: bytes) -> int:

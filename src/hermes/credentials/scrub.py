@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from ._rough import Rough
 from ._views import Bare, Found, View, automaton, codes, opened
 from .shapes import BEFORE, SHAPES, known
+from .values import LONGEST, SHORTEST, forms_of, values_of
 
 if TYPE_CHECKING:
     from ahocorasick_rs import BytesAhoCorasick
@@ -25,26 +27,17 @@ if TYPE_CHECKING:
     from ._declared import Content
     from .former import Former
 
-__all__ = ["MARK", "Scrub", "Stream", "scrub_of", "values_of"]
+__all__ = ["MARK", "Scrub", "Stream", "scrub_of"]
 
 MARK = b"[redacted]"
-SHORTEST = 8  # a shorter value is in too many words that are none
-LONGEST = 4096
 NEEDLE = 8
-FAR = 1 << 16  # bytes of one word of a long value that are looked for
-MOST = 10_000  # values: each takes memory and time when it changes
 EDGE = 4  # so many bytes of a value, where the rest was cut off, tell it
 SMALL = 4096
 LEAST = 12  # bytes of a token
 HELD = 1 << 16
+UNIT = 1 << 14  # of a text with codes, looked at exactly as a whole or not at all
+ROUGH = 2048  # a shorter one is looked at exactly
 
-# Which are no secrets, whatever they are declared as, and in everybody's output.
-_PLAIN_WORDS = frozenset(
-    b"""
-    password passwords username postgres changeme changeit localhost production development
-    container workspace undefined disabled enabled administrator 127.0.0.1
-    """.split()
-)
 _HEADS = {head.encode(): one for one in SHAPES for head in one.heads}
 _PAST = max(map(len, _HEADS))
 
@@ -63,56 +56,11 @@ def _re() -> _Patterns:
     return _Patterns()
 
 
-def values_of(content: Content) -> set[bytes]:
-    """Return what is secret of what is declared: values as they are, and what looks like it in long ones.
-
-    Of files it may be looked for too, and of values that have several lines, which are shown line by line.
-    """
-    word = re.compile(r"[A-Za-z0-9_.~-]{16,}|[A-Za-z0-9+/]{32,}={0,2}")
-    name = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+|[a-z_.-]+|[A-Z_]+|[A-Za-z]+")  # of a host, a key, a word
-    whole = [value.encode("utf-8", "surrogateescape").strip() for value in content.env.values()]
-    parted = [value for value in whole if len(value) > LONGEST or b"\n" in value]
-    for piece in content.files.values():
-        whole.append(piece.data.strip())
-        parted.append(whole[-1])
-    found = {value for value in whole if len(value) <= LONGEST and value.lower() not in _PLAIN_WORDS}
-    for text in parted:
-        for one in word.finditer(text.decode("utf-8", "replace")):
-            if len(found) >= MOST:
-                break
-            if not name.fullmatch(one[0]):
-                # In pieces that are found each by itself, as far as anybody would look at it.
-                found.update(
-                    one[0][at : at + LONGEST].encode() for at in range(0, min(len(one[0]), FAR), LONGEST)
-                )
-    return {value for value in found if len(value) >= SHORTEST}
-
-
 def scrub_of(content: Content, settings: Credentials) -> Scrub | None:
     """Return what takes secrets out as it is set, None when nothing is taken out."""
     if settings.redact == "off":
         return None
     return Scrub(values_of(content), shapes=settings.redact == "all")
-
-
-def _forms(value: bytes) -> Iterator[bytes]:
-    """Yield a value and what encodings make of it, also where it stands in the middle of something longer."""
-    import base64
-    import json
-    import urllib.parse
-
-    yield value
-    text = value.decode("utf-8", "surrogateescape")
-    quotes = [urllib.parse.quote(value, safe=safe) for safe in ("", "/", "!'()*")]  # as others leave them
-    for quoted in (*quotes, urllib.parse.quote_plus(value)):
-        yield quoted.encode()
-        yield re.sub(r"%..", lambda found: found[0].lower(), quoted).encode()
-    yield json.dumps(text)[1:-1].encode()
-    yield json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
-    for shift, first in ((0, 0), (1, 2), (2, 3)):  # the characters before depend on what is before
-        last = (shift + len(value)) * 8 // 6
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
-            yield encode(b"\0" * shift + value)[first:last]
 
 
 class Scrub:
@@ -122,7 +70,7 @@ class Scrub:
         """Look for values, for what looks like a token with *shapes*, and for values that were renewed."""
         self.shapes = shapes
         self._former = former
-        forms = {form.translate(None, b"\r\n") for value in values for form in _forms(value)}
+        forms = {form.translate(None, b"\r\n") for value in values for form in forms_of(value)}
         forms = {form for form in forms if len(form) >= SHORTEST}
         self._by_needle: dict[bytes, list[bytes]] = {}
         for form in sorted(forms, key=len, reverse=True):  # the longest first
@@ -179,6 +127,20 @@ class Scrub:
     def _matcher(self) -> BytesAhoCorasick:
         return automaton([*self._needles, *(_HEADS if self.shapes else ())])
 
+    @functools.cached_property
+    def _rough(self) -> Rough:
+        forms = (form for some in self._by_needle.values() for form in some)
+        return Rough(forms, _HEADS if self.shapes else ())
+
+    def clear(self, data: bytes, past: list[bytes]) -> tuple[int, bytes]:
+        """Return up to where nothing is in a text with codes: 0, or nearly its end, and that without codes.
+
+        :param past: what was let through before it, as :class:`Stream` keeps it
+        """
+        if self._former or len(data) < ROUGH or not self._rough.clear(data, past[0], past[1], past[3]):
+            return 0, b""
+        return self._rough.rest(data, _PAST)
+
     def declared(self, view: View) -> tuple[list[Found], int, bool]:
         """Return where declared values are in a view, and where one may begin that goes on after its end.
 
@@ -211,6 +173,15 @@ class Scrub:
             if text[-size:] in self._starts:
                 return found, min(hold, max(len(text) - size, done)), headed
         return found, hold, headed
+
+    def begun(self, text: bytes, least: int) -> int | None:
+        """Return how much of a declared value begins at the end of a short text, None if a needle or more."""
+        if self._matcher.find_matches_as_indexes(text):
+            return None
+        for size in range(NEEDLE - 1, least - 1, -1):
+            if text[-size:] in self._starts:
+                return size
+        return 0
 
     def others(self, view: View, *, tokens: bool) -> tuple[list[Found], int]:
         """Return the same of values of before, and of what looks like a token if there may be *tokens*."""
@@ -277,7 +248,14 @@ class Stream:
 
     def feed(self, data: bytes) -> bytes:
         """Take a piece, and return what can be let through now."""
-        return self._take(self._held + data if self._held else data, last=False)
+        if len(data) <= UNIT or b"\x1b" not in data:
+            return self._take(self._held + data if self._held else data, last=False)
+        # In parts: where there is a secret in one, the others need not be looked at exactly.
+        parts = []
+        for at in range(0, len(data), UNIT):
+            part, more = self._held + data[at : at + UNIT], at + UNIT < len(data)
+            parts.append(self._take(part, last=False, more=more))
+        return b"".join(parts)
 
     def renew(self, scrub: Scrub) -> None:
         """Look for what is declared by now from here on."""
@@ -300,41 +278,79 @@ class Stream:
         held, self._held = self._held, b""
         return self._take(held, last=True, cut=cut) if held else b""
 
-    def _take(self, data: bytes, *, last: bool, cut: bool = False) -> bytes:
+    def _take(self, data: bytes, *, last: bool, cut: bool = False, more: bool = False) -> bytes:
         end = len(data) if last else opened(data)
         whole = data[:end] if end < len(data) else data  # the rest is not known to be a code yet
-        bare = Bare(whole)
         # Without a code both ways of looking are the same.
-        twice = bare.codes or self._past[:2] != self._past[2:]
+        twice = b"\x1b" in whole or self._past[:2] != self._past[2:]
+        short = not more and data[-1:] in b"\r\n"
+        since, clear = self._scrub.clear(whole, self._past) if twice else (0, b"")
+        if since and not last:
+            back = self._ends(whole[since:], clear, EDGE if short else 1)
+            if back is not None:
+                self._held = data[end - back :]
+                return data[: end - back]
+        looked, pasts = (whole[since:], [b""] * 4) if since else (whole, self._past)
+        bare = Bare(looked)
         views: list[View] = []
         spans: list[Found] = []
         hold, self._begun = len(whole), 0
         # Declared values are looked for without line breaks, tokens with them; both without codes, and with.
-        for look in (bare, whole) if twice else (bare,):
-            joined = View(self._past[len(views)], look, breaks=True)
-            exact = View(self._past[len(views) + 1], look, breaks=False)
+        for look in (bare, looked) if twice else (bare,):
+            joined = View(pasts[len(views)], look, breaks=True)
+            exact = View(pasts[len(views) + 1], look, breaks=False)
             views += joined, exact
             found, first, tokens = self._scrub.declared(joined)
-            more, other = self._scrub.others(exact, tokens=tokens)
-            for view, some, begin in ((joined, found, first), (exact, more, other)):
-                spans += [view.span(*one) for one in some if one[1] > view.past]  # others were found before
+            also, other = self._scrub.others(exact, tokens=tokens and not since)
+            for view, some, begin in ((joined, found, first), (exact, also, other)):
+                # Others were found before.
+                spans += [
+                    (since + start, since + end)
+                    for start, end in (view.span(*one) for one in some if one[1] > view.past)
+                ]
                 if begin < len(view.text):
                     self._begun = max(self._begun, len(view.text) - begin)
                     # After a line's end more must be known: it would keep most lines waiting.
-                    short = view is joined and len(view.text) - begin < EDGE and data[-1:] in b"\r\n"
-                    hold = min(hold, len(whole) if short else view.origin(begin))
+                    let = short and view is joined and len(view.text) - begin < EDGE
+                    hold = min(hold, len(whole) if let else since + view.origin(begin))
         if last or len(data) - hold > HELD:
             if cut and len(data) - hold >= EDGE:
                 spans.append((hold, len(data)))
             hold = len(data)
         else:
-            hold = _undivided(bare, spans, hold)
+            hold = _undivided(bare, spans, hold, since)
         self._held = data[hold:]
         out = self._without(data, [one for one in spans if one[1] <= hold], hold)
         held = whole[hold:]
         past = [view.tail(_PAST, held) for view in views]
         self._past = past if twice else past * 2
         return out
+
+    def _ends(self, text: bytes, bare: bytes, least: int) -> int | None:
+        """Return how much is to be held of the end of what was clear, None if that has to be looked at.
+
+        What is let through of it is kept.
+
+        :param bare: it without codes
+        :param least: so many bytes of a value matter
+        """
+        looks = [bare.translate(None, b"\r\n"), bare, text.translate(None, b"\r\n"), text]
+        first, second = self._scrub.begun(looks[0], least), self._scrub.begun(looks[2], least)
+        if first is None or second is None:
+            return None
+        self._begun = held = max(first, second)
+        after = held
+        if held:
+            code = codes().match(text, text.rfind(b"\x1b"))
+            if code is None:
+                return None
+            if code.end() == len(text) and not first and code[0] != b"\x1b\\":
+                held, after = len(code[0]), 0  # the last letter of a code: it is not cut in two
+            elif code.end() > len(text) - held or not looks[0].endswith(text[-held:]):
+                return None
+        cuts = (after, after, held, held)
+        self._past = [look[-_PAST - cut : len(look) - cut] for look, cut in zip(looks, cuts, strict=True)]
+        return held
 
     def _without(self, data: bytes, spans: list[Found], end: int) -> bytes:
         if not spans:
@@ -351,15 +367,18 @@ class Stream:
         return b"".join([*parts, data[at:end]])
 
 
-def _undivided(bare: Bare, spans: list[Found], hold: int) -> int:
-    """Return a place, not after *hold*, at which neither a secret nor a code is cut in two."""
+def _undivided(bare: Bare, spans: list[Found], hold: int, since: int) -> int:
+    """Return a place, not after *hold*, at which neither a secret nor a code is cut in two.
+
+    :param since: where *bare* begins
+    """
     merged, before = _merged(spans), -1
     while hold != before:
         before = hold
         for start, end in merged:
             if start < hold < end:
                 hold = start
-        hold = bare.undivided(hold)
+        hold = since + bare.undivided(hold - since)
     return hold
 
 

@@ -15,7 +15,8 @@ from hermes.errors import ConfigError, HermesError
 from . import stage
 from ._declared import Content, Declared, Piece
 from ._home import mend, root_told
-from .scrub import MOST, Scrub
+from .scrub import Scrub
+from .values import MOST
 
 if TYPE_CHECKING:
     from hermes.backends.base import Backend, Shown

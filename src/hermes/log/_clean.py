@@ -7,7 +7,8 @@ import os
 from hermes.approval.redact import plain, redact, secrets_in
 from hermes.config import home
 from hermes.credentials.former import Former
-from hermes.credentials.scrub import SHORTEST, Scrub
+from hermes.credentials.scrub import Scrub
+from hermes.credentials.values import SHORTEST
 from hermes.errors import ConfigError
 
 __all__ = ["Cleaner"]
