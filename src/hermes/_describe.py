@@ -42,6 +42,7 @@ def describe(box: Sandbox) -> dict[str, Any]:
         "network_off": can.network_off,
         "shares_network": can.shares_network,
         "limits": sorted(can.limits),
+        "settings": dict(box._record.settings) if box._record is not None else {},
         "verified": can.verified,
         "reaches_host": list(can.reaches_host),
         "exceptions": dict(can.exceptions),

@@ -20,7 +20,7 @@ from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
 from ..ssh import owner
 from . import _snapshots as snapshots
-from ._account import KEEP, OWNER, PREFIX, account
+from ._account import KEEP, OWNER, PREFIX, account, runtime
 
 if TYPE_CHECKING:
     from vercel.sandbox import Sandbox, SandboxClient, SandboxRuntimeSession
@@ -41,12 +41,12 @@ MEMORY = 2 << 30  # that goes with each core
 T = TypeVar("T")
 
 
-def _opened(settings: Vercel) -> SandboxClient:
+def _opened(settings: Vercel, runtime: str | None = None) -> SandboxClient:
     """Return a client of the SDK, whose import takes half a second, and is done for what follows. Blocks."""
     from . import _channel, _prune  # noqa: F401
     from ._client import opened
 
-    return opened(settings)
+    return opened(settings, runtime)
 
 
 class VercelBackend(Backend):
@@ -100,9 +100,12 @@ class VercelBackend(Backend):
             raise self._unsupported(f"cpus: {cpus:g}", "its cores are whole ones, each with 2 GiB of memory")
         if wish.lifetime < 1:
             raise ConfigError("vercel.lifetime: at least a second; nothing was started")
-        if self._image and wish.snapshot:
+        chosen = {"runtime": wish.runtime, "image": self._image, "snapshot": wish.snapshot}
+        if len(several := [name for name, value in chosen.items() if value]) > 1:
             raise ConfigError(
-                "a snapshot brings its image along, so that none can be chosen; nothing was started"
+                f"a sandbox begins with one of {' and '.join(several)}, not with both; nothing was started",
+                hint="Leave all but one out: "
+                + ", ".join(f"hermes config unset vercel.{name}" for name in several),
             )
         super().check_spec()
 
@@ -121,12 +124,17 @@ class VercelBackend(Backend):
         return self.spec.image or self._wish.image
 
     @property
+    def _runtime(self) -> str | None:
+        return None if self.spec.image else runtime(self._wish)
+
+    @property
     def _cpus(self) -> int:
         return int(self.spec.limits.get("cpus", 2))
 
     def settings(self) -> dict[str, Any]:
         wish = self._wish
         return {
+            "runtime": self._runtime,
             "image": self._image,
             "snapshot": wish.snapshot,
             "region": wish.region,
@@ -186,7 +194,9 @@ class VercelBackend(Backend):
         if spec.keep:
             tags[KEEP] = "1"
         expiration = 0.0 if spec.keep else max(spec.lifetime.ttl, DAY)
-        client = await self._client()
+        # A snapshot has the runtime that it was taken of, and none can be asked for.
+        kind = None if source else await asyncio.to_thread(lambda: self._runtime)
+        client = await asyncio.to_thread(_opened, wish, kind)
         from vercel.sandbox import NetworkPolicy, SandboxResources, SnapshotExpiration, SnapshotSource
 
         from ._client import code_of, within
@@ -384,8 +394,11 @@ class VercelBackend(Backend):
         finally:
             await client.aclose()
         at = f" at {wish.api_url}" if wish.api_url else ""
+        kind = await asyncio.to_thread(lambda: self._runtime)
+        begins = kind or self._image or wish.snapshot or "the provider's own image"
         return [
             f"the API{at} accepts the token; the project has {'sandboxes' if some else 'no sandbox'}",
+            f"begins with {begins}{'' if kind is None or wish.runtime else ', as the linked project'}",
             f"{self._cpus} cores, {self._cpus * 2} GiB, for {wish.lifetime:g} s unless a client extends that",
             "proved against an emulator only",
         ]
