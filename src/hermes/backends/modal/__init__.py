@@ -503,7 +503,17 @@ class ModalBackend(Backend):
         seconds = self._settings.snapshot_timeout
         ttl = None if self.spec.keep else max(int(self.spec.lifetime.ttl), 3600)
         work = self._box.snapshot_filesystem.aio(timeout=int(seconds), ttl=ttl)
-        image = await modal.call(work, "take a snapshot of the files", seconds + 10)
+        try:
+            image = await modal.call(work, "take a snapshot of the files", seconds + 10)
+        except Unreachable as error:
+            if not isinstance(error.__cause__, TimeoutError | modal.OwnTimeout):
+                raise
+            raise Unreachable(
+                f"Modal did not take a snapshot of the files within {seconds:g} s; none is known of",
+                reason="no answer",
+                operation="take a snapshot",
+                hint="Large file systems take long: modal.snapshot_timeout.",
+            ) from error.__cause__
         return str(image.object_id)
 
     async def suspend(self) -> None:
