@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .backends._cloud._account import is_here
 from .errors import SandboxGone
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ def describe(box: Sandbox) -> dict[str, Any]:
         "limits": sorted(can.limits),
         "settings": dict(box._record.settings) if box._record is not None else {},
         "verified": can.verified,
+        "service": place.service,
+        "emulated": is_here(place.service),
         "reaches_host": list(can.reaches_host),
         "exceptions": dict(can.exceptions),
         "cwd": box.cwd,

@@ -281,3 +281,20 @@ async def test_the_idle_time_counts_from_the_last_use(cloud: Cloud) -> None:
     assert found.last_used - found.created > 1  # it was in use until now
     async with box(cloud[0], "mine") as one:
         await one.destroy()
+
+
+@each
+async def test_it_is_told_that_it_is_an_emulator(cloud: Cloud) -> None:
+    async with box(cloud[0]) as one:
+        facts = one.describe()
+        assert facts["emulated"] and facts["service"] in cloud[1].settings.values()
+    done = await ask(command, cloud, "doctor", "--sandbox", cloud[0])
+    assert done.returncode == 0 and "an emulator on this machine, not" in done.stdout, done
+
+
+@pytest.mark.parametrize("address", ["https://app.daytona.io/api", "https://a.b,https://x", "", None])
+def test_a_provider_is_not_taken_for_an_emulator(address: str | None) -> None:
+    from hermes.backends._cloud._account import is_here
+
+    assert not is_here(address)
+    assert is_here("http://127.0.0.1:1/api") and is_here("http://[::1]:1") and is_here("http://localhost:1")

@@ -455,6 +455,11 @@ class Backend(ABC):
         return 60.0
 
     @property
+    def service(self) -> str | None:
+        """The address of the provider's API, or an emulator's, that is used; None where there is none."""
+        return None
+
+    @property
     def billed(self) -> Size | None:
         """What is paid for by the second while it runs; None where nothing is."""
         return None

@@ -17,7 +17,7 @@ from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable, U
 from hermes.usage import Size
 
 from .._cloud import _limiter
-from .._cloud._account import check_account
+from .._cloud._account import check_account, emulated
 from .._cloud._channel import CloudChannel
 from .._cloud._labels import home_mark, surplus
 from .._cloud._meter import note
@@ -101,9 +101,13 @@ class DaytonaBackend(Backend):
             "network": "off" if plan.blocked else "on",
             "allow_networks": list(plan.settings.allow_networks or ()),
             "allow_domains": list(plan.settings.allow_domains or ()),
-            "api_url": plan.settings.api_url or API_URL,
+            "api_url": self.service,
             "target": plan.settings.target,
         }
+
+    @property
+    def service(self) -> str:
+        return self._planned().settings.api_url or API_URL
 
     def _planned(self) -> Plan:
         if self._plan is None:
@@ -121,8 +125,8 @@ class DaytonaBackend(Backend):
 
         found = await self._ask("list sandboxes", count)
         await self._client.close()
-        url = self.config.daytona.api_url or API_URL
-        return [f"{url} answers; sandboxes of this hermes home there: {found}"]
+        at = f"{self.service}{emulated(self.service, 'Daytona')}"
+        return [f"{at} answers; sandboxes of this hermes home there: {found}"]
 
     async def _ask(
         self, what: str, work: Callable[[AsyncDaytona], Awaitable[T]], seconds: float = CALL_SECONDS

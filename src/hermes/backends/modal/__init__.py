@@ -20,7 +20,7 @@ from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, U
 from hermes.usage import Size
 
 from .._cloud import _limiter
-from .._cloud._account import check_account, mark
+from .._cloud._account import check_account, emulated, mark
 from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
@@ -203,7 +203,7 @@ class ModalBackend(Backend):
         connection = await self._connect(modal)
         app = await connection.app(self._settings)
         await self._build(modal, connection, app)
-        return f"Modal answers{_emulated(connection)}, and the image {self._image} is built"
+        return f"Modal answers{emulated(connection.url, 'Modal')}, and the image {self._image} is built"
 
     async def examine(self) -> list[str]:
         modal = await sdk()
@@ -211,11 +211,15 @@ class ModalBackend(Backend):
         app = await connection.app(self._settings, make=False)
         there = "is there" if app is not None else "will be made with the first sandbox"
         return [
-            f"Modal answers at {connection.url}{_emulated(connection)}, and takes the tokens",
+            f"Modal answers at {connection.url}{emulated(connection.url, 'Modal')}, and takes the tokens",
             f"its app '{self._settings.app}' {there}; image: {self._image}",
         ]
 
     # --- bringing it up
+
+    @property
+    def service(self) -> str | None:
+        return self._connected.url if self._connected is not None else self._settings.server_url
 
     async def _connect(self, modal: ModuleType) -> Connection:
         found: Connection | None = self._connected
@@ -555,7 +559,3 @@ class ModalBackend(Backend):
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:
         return await prune(await sdk(), config, store)
-
-
-def _emulated(connection: Connection) -> str:
-    return " (an emulator on this machine, not Modal)" if connection.emulated else ""

@@ -101,11 +101,6 @@ class Connection:
         self._opened = False
         self._apps: dict[tuple[str, str | None], Any] = {}
 
-    @property
-    def emulated(self) -> bool:
-        """Whether it is an emulator on this machine."""
-        return bool(self.client._is_localhost)
-
     async def open(self, seconds: float = CONNECT_SECONDS) -> None:
         """Connect, unless that was done.
 

@@ -14,7 +14,7 @@ from hermes.config import Config, Vercel, section
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
 from hermes.usage import Size
 
-from .._cloud._account import check_account, mark
+from .._cloud._account import check_account, emulated, mark
 from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
 from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 if importlib.util.find_spec("vercel.sandbox") is None:
     raise ModuleNotFoundError("No module named 'vercel.sandbox'", name="vercel")
 
+API_URL = "https://vercel.com/api"
 WORK = "/vercel/sandbox"
 DAY = 86400.0
 DIAGNOSE_SECONDS = 5.0
@@ -144,6 +145,10 @@ class VercelBackend(Backend):
             "domains": list(wish.domains or ()),
             "persistent": self.spec.persistent,
         }
+
+    @property
+    def service(self) -> str:
+        return self._wish.api_url or API_URL
 
     @property
     def _at(self) -> str:
@@ -393,11 +398,11 @@ class VercelBackend(Backend):
             some = await within(min(wish.deadline, DIAGNOSE_SECONDS), "list sandboxes", first, repeats=True)
         finally:
             await client.aclose()
-        at = f" at {wish.api_url}" if wish.api_url else ""
+        at = f"{self.service}{emulated(self.service, 'Vercel')}"
         kind = await asyncio.to_thread(lambda: self._runtime)
         begins = kind or self._image or wish.snapshot or "the provider's own image"
         return [
-            f"the API{at} accepts the token; the project has {'sandboxes' if some else 'no sandbox'}",
+            f"the API at {at} accepts the token; the project has {'sandboxes' if some else 'no sandbox'}",
             f"begins with {begins}{'' if kind is None or wish.runtime else ', as the linked project'}",
             f"{self._cpus} cores, {self._cpus * 2} GiB, for {wish.lifetime:g} s unless a client extends that",
             "proved against an emulator only",

@@ -60,6 +60,7 @@ class VercelEmulator(Emulator):
     async def start(self) -> dict[str, str]:
         routes = Routes(self)
         app = web.Application(client_max_size=MOST_FILES, middlewares=[self._guarded])
+        app.on_response_prepare.append(self.sign)
         for (method, path), handler in routes.table.items():
             app.router.add_route(method, path, handler)
         app.router.add_get("/interactive/{session}", routes.terminal)
@@ -125,8 +126,6 @@ class VercelEmulator(Emulator):
         except asyncio.CancelledError:
             call["ok"] = False
             raise
-        if not answer.prepared:
-            answer.headers["x-hermes-emulator"] = "vercel"
         return answer
 
     def _admit(self, request: web.Request) -> None:
