@@ -154,8 +154,13 @@ def test_a_single_command_leaves_nothing_that_costs_money(cloud: Cloud) -> None:
     assert (done.returncode, done.stdout) == (7, "out\n"), done
     assert "was ended with its files" in done.stderr
     assert not alive(cloud)
-    assert command(cloud, "--sandbox", cloud[0], "exec", "--name", "mine", "true").returncode == 0
-    assert len(alive(cloud)) == 1
+    done = command(cloud, "--sandbox", cloud[0], "exec", "--name", "mine", "true")
+    assert done.returncode == 0 and len(alive(cloud)) == 1
+    # Daytona's sleeps, with its files.
+    assert ("ends with its files" in done.stderr) == (cloud[0] != "daytona"), done
+    for more in ((), ("--set", "persistent=true", "--name", "other")):
+        args = ("exec", "--name", "mine", *more, "true")
+        assert "ends with its files" not in command(cloud, "--sandbox", cloud[0], *args).stderr
 
 
 @each

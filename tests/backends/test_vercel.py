@@ -474,6 +474,18 @@ async def test_too_many_requests_are_waited_for_as_told(cloud: Emulated) -> None
     assert time.monotonic() - began > 1
 
 
+async def test_cores_are_begun_with_no_faster_than_a_team_may(
+    cloud: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.backends.vercel.ALLOCATION", (6, 4.0))
+    began = time.monotonic()
+    async with opened(limits={"cpus": 4}):
+        first = time.monotonic() - began
+        async with opened(limits={"cpus": 4}):  # two cores more than there may be now
+            assert time.monotonic() - began > 4
+    assert first < 4
+
+
 async def test_quota(cloud: Emulated) -> None:
     await asyncio.to_thread(cloud.fault, "quota")
     with pytest.raises(BackendError, match="quota"):

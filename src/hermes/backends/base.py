@@ -460,6 +460,11 @@ class Backend(ABC):
         return None
 
     @property
+    def fleeting(self) -> str:
+        """When it ends with its files although nobody asked for that, as a phrase; empty where they stay."""
+        return ""
+
+    @property
     def billed(self) -> Size | None:
         """What is paid for by the second while it runs; None where nothing is."""
         return None

@@ -218,6 +218,10 @@ class ModalBackend(Backend):
     # --- bringing it up
 
     @property
+    def fleeting(self) -> str:
+        return "" if self.spec.persistent else f"some {self._settings.idle:g} s after its last use"
+
+    @property
     def service(self) -> str | None:
         return self._connected.url if self._connected is not None else self._settings.server_url
 

@@ -14,6 +14,7 @@ from hermes.config import Config, Vercel, section
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
 from hermes.usage import Size
 
+from .._cloud import _limiter
 from .._cloud._account import check_account, emulated, mark
 from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
@@ -33,6 +34,7 @@ if importlib.util.find_spec("vercel.sandbox") is None:
 API_URL = "https://vercel.com/api"
 WORK = "/vercel/sandbox"
 DAY = 86400.0
+ALLOCATION = 200, 60.0  # cores that a team of a paying plan may begin with in so many seconds
 DIAGNOSE_SECONDS = 5.0
 RUNNING = frozenset({"running", "pending"})
 STOPPING = frozenset({"stopping", "snapshotting"})
@@ -147,6 +149,12 @@ class VercelBackend(Backend):
         }
 
     @property
+    def fleeting(self) -> str:
+        return (
+            "" if self.spec.persistent else f"{self._wish.lifetime:g} s after its last client at the latest"
+        )
+
+    @property
     def service(self) -> str:
         return self._wish.api_url or API_URL
 
@@ -201,6 +209,8 @@ class VercelBackend(Backend):
         expiration = 0.0 if spec.keep else max(spec.lifetime.ttl, DAY)
         # A snapshot has the runtime that it was taken of, and none can be asked for.
         kind = None if source else await asyncio.to_thread(lambda: self._runtime)
+        who = await asyncio.to_thread(account, wish)
+        await _limiter.turn(f"vercel {who.team}", *ALLOCATION, weight=self._cpus)
         client = await asyncio.to_thread(_opened, wish, kind)
         from vercel.sandbox import NetworkPolicy, SandboxResources, SnapshotExpiration, SnapshotSource
 
