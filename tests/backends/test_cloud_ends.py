@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import time
@@ -236,6 +237,18 @@ async def test_after_suspend_the_next_command_wakes_it(cloud: Cloud) -> None:
             _ = one.files
         assert (await one.run("cat file")).text == "kept\n"
         assert len(await ask(alive, cloud)) == 1
+
+
+@each
+def test_a_command_that_wakes_one_says_how_long_that_took(cloud: Cloud) -> None:
+    mine = ("--sandbox", cloud[0], "exec", "--set", "persistent=true", "--name", "mine")
+    assert command(cloud, *mine, "echo kept > file").returncode == 0
+    assert command(cloud, "sandbox", "suspend", "mine").stdout == "mine: suspended\n"
+    assert not alive(cloud)
+    done = command(cloud, *mine, "cat file")
+    assert done.stdout == "kept\n", done
+    assert re.search(r"(woke in|waking it took) \d+\.\d s", done.stderr), done
+    assert command(cloud, "sandbox", "rm", "mine").returncode == 0
 
 
 @each

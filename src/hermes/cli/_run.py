@@ -107,9 +107,7 @@ async def _done_with(box: Sandbox, *, quiet: bool) -> None:
         say(f"warning: '{box.name}' could not be ended, and may still cost money: {error}.")
         return
     if not quiet:
-        say(
-            f"'{box.name}' was ended with its files: --set persistent=true keeps them; with --name it goes on."
-        )
+        say(f"'{box.name}' was ended with its files: --set persistent=true keeps them, --name leaves it.")
 
 
 class Signals:

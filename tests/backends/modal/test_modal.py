@@ -457,6 +457,13 @@ def test_the_budget_of_a_command(cloud: Emulated, dear: None) -> None:
     assert not running(cloud)
 
 
+def test_a_budget_that_opening_has_spent(cloud: Emulated, dear: None) -> None:
+    done = command(cloud, "--name", "spender", "--budget", "0.000001usd", "sleep 60")
+    assert done.returncode == 123, done
+    assert "USD for 'spender' is spent: it was suspended" in done.stderr
+    assert not running(cloud)
+
+
 @pytest.fixture
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[Emulated]:
     """An emulator that nothing was asked of yet."""

@@ -538,6 +538,7 @@ class ModalBackend(Backend):
         entry = await asyncio.to_thread(snapshots.kept, self.spec.id)
         if entry is None:
             raise SandboxGone("there is no snapshot of the sandbox's files", reason="it was not suspended")
+        began = time.monotonic()
         app = await connection.app(self._settings)
         image = modal.modal.Image.from_id(entry.snapshot, client=connection.client)
         try:
@@ -556,6 +557,7 @@ class ModalBackend(Backend):
                 "Modal does not have the snapshot of the sandbox's files any more",
                 reason="its snapshot has expired or was deleted",
             ) from error.__cause__
+        self.progress(f"'{self.spec.name}' slept, and woke in {time.monotonic() - began:.1f} s")
 
     async def snapshot(self) -> str:
         return await self._snapshot(await sdk())
