@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import subprocess
@@ -237,6 +238,24 @@ async def test_after_suspend_the_next_command_wakes_it(cloud: Cloud) -> None:
             _ = one.files
         assert (await one.run("cat file")).text == "kept\n"
         assert len(await ask(alive, cloud)) == 1
+
+
+@each
+def test_what_runs_without_a_record_is_listed(cloud: Cloud) -> None:
+    assert command(cloud, "--sandbox", cloud[0], "exec", "--name", "mine", "true").returncode == 0
+    listed = json.loads(command(cloud, "sandbox", "ls", "--json").stdout)
+    assert [(one["name"], one["state"]) for one in listed] == [("mine", "running")]
+    store = Store()
+    (record,) = store.all()
+    store.remove(record)
+    (one,) = json.loads(command(cloud, "sandbox", "ls", "--json").stdout)
+    assert (one["backend"], one["state"], one["id"]) == (cloud[0], "stray", record.id)
+    assert one["cost"]["estimate"] > 0 and abs(one["created"] - record.created) < 60
+    shown = command(cloud, "sandbox", "ls", "--sandbox", cloud[0])
+    assert " stray " in shown.stdout and "hermes sandbox prune" in shown.stderr, shown
+    assert command(cloud, "sandbox", "ls", "--sandbox", "local").stdout == "No sandboxes on local.\n"
+    cloud[1].advance(40 * DAY)
+    assert " stray " not in command(cloud, "sandbox", "ls").stdout
 
 
 @each

@@ -23,11 +23,11 @@ from .._cloud import _limiter
 from .._cloud._account import check_account, emulated, mark
 from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
-from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
+from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec, Stray
 from . import _snapshots as snapshots
 from . import _tokens
 from ._channel import ModalChannel
-from ._prune import BORN, prune, tags
+from ._prune import BORN, prune, strays, tags
 
 if TYPE_CHECKING:
     from hermes.state import Store
@@ -565,3 +565,7 @@ class ModalBackend(Backend):
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:
         return await prune(await sdk(), config, store)
+
+    @classmethod
+    async def strays(cls, config: Config, store: Store) -> list[Stray]:
+        return await strays(await sdk(), config, store)

@@ -18,7 +18,7 @@ from .._cloud import _limiter
 from .._cloud._account import check_account, emulated, mark
 from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
-from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
+from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec, Stray
 from ..ssh import owner
 from . import _snapshots as snapshots
 from ._account import KEEP, OWNER, PREFIX, account, runtime
@@ -561,3 +561,9 @@ class VercelBackend(Backend):
         module = await asyncio.to_thread(importlib.import_module, f"{__name__}._prune")
         gone: list[str] = await module.prune(config, store)
         return gone
+
+    @classmethod
+    async def strays(cls, config: Config, store: Store) -> list[Stray]:
+        module = await asyncio.to_thread(importlib.import_module, f"{__name__}._prune")
+        found: list[Stray] = await module.strays(config, store)
+        return found
