@@ -56,12 +56,20 @@ class Budget:
         self._spent = 0.0
         self._warned = False
         self._looked = time.monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    def keep(self) -> None:
+        """Have the sandbox suspended from now on when all is spent; what opening it took counts."""
         self._task = asyncio.create_task(self._keep())
 
-    def end(self) -> None:
-        """Count no more."""
-        if self._task is not asyncio.current_task():
-            self._task.cancel()
+    async def end(self) -> None:
+        """Count no more; a suspension that has begun comes to its end, or the sandbox would go on to cost."""
+        task = self._task
+        if task is None or task is asyncio.current_task():
+            return
+        if self._spent < self._amount:
+            task.cancel()
+        await asyncio.wait([task])
 
     def check(self) -> None:
         """Refuse what would be more than the budget.
@@ -85,8 +93,6 @@ class Budget:
             if not self._box._asleep:
                 self._spent += self._rate * (now - self._looked)
             self._looked = now
-            if self._spent >= self._amount:
-                break
             if self._spent >= WARN_AT * self._amount and not self._warned:
                 self._warned = True
                 warnings.warn(
@@ -94,6 +100,8 @@ class Budget:
                     f"{self._amount:g} {self._currency}, about",
                     stacklevel=1,
                 )
+            if self._spent >= self._amount:
+                break
         self._spent = self._amount
         warnings.warn(
             f"the budget of {self._amount:g} {self._currency} is spent, about: '{self._box.name}' is "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .backends._cloud._account import is_here
 from .errors import SandboxGone
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def describe(box: Sandbox) -> dict[str, Any]:
         "network_off": can.network_off,
         "shares_network": can.shares_network,
         "limits": sorted(can.limits),
+        "settings": dict(box._record.settings) if box._record is not None else {},
         "verified": can.verified,
+        "service": place.service,
+        "emulated": is_here(place.service),
         "reaches_host": list(can.reaches_host),
         "exceptions": dict(can.exceptions),
         "cwd": box.cwd,

@@ -170,6 +170,8 @@ class Sandbox:
 
                     self._budget = await begun(self, self._amount)
                 await self._attach(start=create)
+                if self._budget is not None:
+                    self._budget.keep()
             except BaseException:
                 if origin != "there":
                     with contextlib.suppress(Exception):
@@ -260,7 +262,7 @@ class Sandbox:
     async def close(self) -> None:
         """Leave: what runs inside goes on. Does nothing when it was left before."""
         if self._budget is not None:
-            self._budget.end()
+            await self._budget.end()
         place = self._place if self.named and self._open_channel is not None else None
         if place is not None and place.spec.persistent and self._supply is not None:
             await self._supply.leave(self.name)
@@ -299,7 +301,7 @@ class Sandbox:
             with contextlib.suppress(HermesError, TimeoutError):
                 await channel.call("shutdown", {"remove": True}, timeout=5.0)
         if self._budget is not None:
-            self._budget.end()
+            await self._budget.end()
         await self._let_go(None)
         await _watch.over(self)
         place, self._place = self._place, None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -154,8 +156,13 @@ def test_a_single_command_leaves_nothing_that_costs_money(cloud: Cloud) -> None:
     assert (done.returncode, done.stdout) == (7, "out\n"), done
     assert "was ended with its files" in done.stderr
     assert not alive(cloud)
-    assert command(cloud, "--sandbox", cloud[0], "exec", "--name", "mine", "true").returncode == 0
-    assert len(alive(cloud)) == 1
+    done = command(cloud, "--sandbox", cloud[0], "exec", "--name", "mine", "true")
+    assert done.returncode == 0 and len(alive(cloud)) == 1
+    # Daytona's sleeps, with its files.
+    assert ("ends with its files" in done.stderr) == (cloud[0] != "daytona"), done
+    for more in ((), ("--set", "persistent=true", "--name", "other")):
+        args = ("exec", "--name", "mine", *more, "true")
+        assert "ends with its files" not in command(cloud, "--sandbox", cloud[0], *args).stderr
 
 
 @each
@@ -234,6 +241,36 @@ async def test_after_suspend_the_next_command_wakes_it(cloud: Cloud) -> None:
 
 
 @each
+def test_what_runs_without_a_record_is_listed(cloud: Cloud) -> None:
+    assert command(cloud, "--sandbox", cloud[0], "exec", "--name", "mine", "true").returncode == 0
+    listed = json.loads(command(cloud, "sandbox", "ls", "--json").stdout)
+    assert [(one["name"], one["state"]) for one in listed] == [("mine", "running")]
+    store = Store()
+    (record,) = store.all()
+    store.remove(record)
+    (one,) = json.loads(command(cloud, "sandbox", "ls", "--json").stdout)
+    assert (one["backend"], one["state"], one["id"]) == (cloud[0], "stray", record.id)
+    assert one["cost"]["estimate"] > 0 and abs(one["created"] - record.created) < 60
+    shown = command(cloud, "sandbox", "ls", "--sandbox", cloud[0])
+    assert " stray " in shown.stdout and "hermes sandbox prune" in shown.stderr, shown
+    assert command(cloud, "sandbox", "ls", "--sandbox", "local").stdout == "No sandboxes on local.\n"
+    cloud[1].advance(40 * DAY)
+    assert " stray " not in command(cloud, "sandbox", "ls").stdout
+
+
+@each
+def test_a_command_that_wakes_one_says_how_long_that_took(cloud: Cloud) -> None:
+    mine = ("--sandbox", cloud[0], "exec", "--set", "persistent=true", "--name", "mine")
+    assert command(cloud, *mine, "echo kept > file").returncode == 0
+    assert command(cloud, "sandbox", "suspend", "mine").stdout == "mine: suspended\n"
+    assert not alive(cloud)
+    done = command(cloud, *mine, "cat file")
+    assert done.stdout == "kept\n", done
+    assert re.search(r"(woke in|waking it took) \d+\.\d s", done.stderr), done
+    assert command(cloud, "sandbox", "rm", "mine").returncode == 0
+
+
+@each
 async def test_what_a_client_left_that_was_killed_while_it_made_one(cloud: Cloud) -> None:
     """Its record has no locator: what is there of it is found by its name or labels."""
     one = await box(cloud[0], "mine").open()
@@ -281,3 +318,20 @@ async def test_the_idle_time_counts_from_the_last_use(cloud: Cloud) -> None:
     assert found.last_used - found.created > 1  # it was in use until now
     async with box(cloud[0], "mine") as one:
         await one.destroy()
+
+
+@each
+async def test_it_is_told_that_it_is_an_emulator(cloud: Cloud) -> None:
+    async with box(cloud[0]) as one:
+        facts = one.describe()
+        assert facts["emulated"] and facts["service"] in cloud[1].settings.values()
+    done = await ask(command, cloud, "doctor", "--sandbox", cloud[0])
+    assert done.returncode == 0 and "an emulator on this machine, not" in done.stdout, done
+
+
+@pytest.mark.parametrize("address", ["https://app.daytona.io/api", "https://a.b,https://x", "", None])
+def test_a_provider_is_not_taken_for_an_emulator(address: str | None) -> None:
+    from hermes.backends._cloud._account import is_here
+
+    assert not is_here(address)
+    assert is_here("http://127.0.0.1:1/api") and is_here("http://[::1]:1") and is_here("http://localhost:1")

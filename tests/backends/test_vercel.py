@@ -113,6 +113,8 @@ async def test_settings_reach_the_provider(cloud: Emulated) -> None:
     async with opened(limits={"cpus": 4}, ports=[8080], domains=["example.com"], keep=True) as box:
         state = await there(cloud, box.id)
         assert state is not None and state["tags"]["hermes-keep"] == "1"
+        assert (state["vcpus"], state["ports"]) == (4, [8080])
+        assert state["policy"] == {"mode": "custom", "allowedDomains": ["example.com"]}
 
 
 @pytest.mark.parametrize(
@@ -125,6 +127,9 @@ async def test_settings_reach_the_provider(cloud: Emulated) -> None:
         ({"network": "off", "domains": ["example.com"]}, ConfigError),
         ({"ports": [1, 2, 3, 4, 5]}, ConfigError),
         ({"image": "mine", "snapshot": "snap_x"}, ConfigError),
+        ({"image": "mine", "runtime": "node24"}, ConfigError),
+        ({"runtime": "node24", "snapshot": "snap_x"}, ConfigError),
+        ({"runtime": "node20"}, ConfigError),
         ({"vcpus": 2}, ConfigError),
     ],
 )
@@ -135,6 +140,98 @@ async def test_what_it_cannot_do_is_refused_before_anything_is_started(
     with pytest.raises(error):
         await Sandbox("vercel", approval="off", **wish).open()
     assert len(await asyncio.to_thread(cloud.calls)) == before
+
+
+# --- what it begins with
+
+
+@pytest.mark.parametrize("runtime", ["node26", "node24", "node22", "python3.13"])
+async def test_a_runtime_is_asked_for_as_the_provider_does(cloud: Emulated, runtime: str) -> None:
+    before = len(await asyncio.to_thread(cloud.calls))
+    async with opened(runtime=runtime) as box:
+        state = await there(cloud, box.id)
+        assert state is not None and (state["runtime"], state["image"]) == (runtime, None)
+        assert box.describe()["settings"]["runtime"] == runtime
+        assert await text(box, "echo works") == "works\n"
+    calls = (await asyncio.to_thread(cloud.calls))[before:]
+    assert "POST /v2/sandboxes" in calls and "POST /v3/sandboxes" not in calls
+
+
+async def test_without_a_runtime_it_begins_with_an_image(cloud: Emulated) -> None:
+    async with opened(image="repository:tag") as box:
+        state = await there(cloud, box.id)
+        assert state is not None and (state["runtime"], state["image"]) == (None, "repository:tag")
+
+
+async def test_a_runtime_that_there_is_not_is_told_with_those_that_there_are(cloud: Emulated) -> None:
+    with pytest.raises(ConfigError) as caught:
+        await configured(runtime="node20")
+    for name in ("node26", "node24", "node22", "python3.13"):
+        assert name in str(caught.value)
+
+
+async def test_a_sandbox_of_a_runtime_goes_on_from_its_snapshots(cloud: Emulated) -> None:
+    async with opened("runtime", runtime="node22", persistent=True) as box:
+        await box.run("echo kept > file")
+        await box.suspend()
+        await box.resume()
+        taken = await box.snapshot()
+        assert await text(box, "cat file") == "kept\n"
+        async with opened(snapshot=taken) as other:
+            assert await text(other, "cat file") == "kept\n"
+        await box.close()
+        async with opened(
+            "runtime", runtime="node22", persistent=True, limits={"cpus": 4}, recreate=True
+        ) as again:
+            assert await text(again, "cat file") == "kept\n"
+
+
+def linked(folder: Path, **settings: Any) -> str:
+    (folder / ".vercel").mkdir(exist_ok=True)
+    told = {"projectId": "prj_emulated", "orgId": "team_emulated", "settings": settings}
+    (folder / ".vercel/project.json").write_text(json.dumps(told))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "runtime"),
+    [
+        ({"framework": "nextjs", "nodeVersion": "22.x"}, {}, "node22"),
+        ({"framework": None, "nodeVersion": "24.x"}, {}, "node24"),
+        ({"framework": "fastapi", "nodeVersion": "24.x"}, {}, "python3.13"),
+        ({"nodeVersion": "22.x"}, {"runtime": "node26"}, "node26"),
+        ({"nodeVersion": "22.x"}, {"image": "mine"}, None),
+        ({"nodeVersion": "20.x"}, {"image": "mine"}, None),
+        ({}, {}, None),
+    ],
+)
+async def test_a_linked_project_says_the_runtime_of_its_deployment(
+    cloud: Emulated, tmp_path: Path, settings: dict[str, Any], options: dict[str, Any], runtime: str | None
+) -> None:
+    config = await configured(linked=linked(tmp_path, **settings))
+    async with opened(config=config, **options) as box:
+        state = await there(cloud, box.id)
+        assert state is not None and state["runtime"] == runtime
+
+
+async def test_a_deployment_like_which_there_is_no_runtime_is_told(cloud: Emulated, tmp_path: Path) -> None:
+    config = await configured(linked=linked(tmp_path, nodeVersion="20.x"))
+    before = len(await asyncio.to_thread(cloud.calls))
+    with pytest.raises(ConfigError, match=r"deployed with Node\.js 20\.x.*vercel\.runtime: node26"):
+        await Sandbox("vercel", approval="off", config=config).open()
+    assert len(await asyncio.to_thread(cloud.calls)) == before
+
+
+async def test_doctor_says_what_a_sandbox_begins_with(cloud: Emulated, tmp_path: Path) -> None:
+    from hermes import survey
+
+    for vercel, said in (
+        ({}, "begins with the provider's own image"),
+        ({"runtime": "node24"}, "begins with node24"),
+        ({"linked": linked(tmp_path, nodeVersion="22.x")}, "begins with node22, as the linked project"),
+    ):
+        found = await survey.look("vercel", await configured(**vercel), None)
+        assert found.works and said in found.facts
 
 
 async def test_other_settings_are_told(cloud: Emulated) -> None:
@@ -375,6 +472,18 @@ async def test_too_many_requests_are_waited_for_as_told(cloud: Emulated) -> None
     async with opened() as box:
         assert (await box.run("true")).exit_code == 0
     assert time.monotonic() - began > 1
+
+
+async def test_cores_are_begun_with_no_faster_than_a_team_may(
+    cloud: Emulated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.backends.vercel.ALLOCATION", (6, 4.0))
+    began = time.monotonic()
+    async with opened(limits={"cpus": 4}):
+        first = time.monotonic() - began
+        async with opened(limits={"cpus": 4}):  # two cores more than there may be now
+            assert time.monotonic() - began > 4
+    assert first < 4
 
 
 async def test_quota(cloud: Emulated) -> None:

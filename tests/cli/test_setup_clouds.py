@@ -42,6 +42,12 @@ def choose(talk: Talk, number: str, place: str) -> None:
     talk.types()
 
 
+def usual(talk: Talk, place: str) -> None:
+    if place == "vercel":
+        talk.sees("Runtime, such as node24 or python3.13 (Enter: the usual)")
+        talk.types()
+
+
 @pytest.mark.parametrize(("number", "place", "asked"), CLOUDS, ids=[cloud[1] for cloud in CLOUDS])
 def test_a_cloud(cli: Cli, number: str, place: str, asked: Sequence[tuple[str, str]]) -> None:
     with emulated(place) as cloud:
@@ -53,6 +59,7 @@ def test_a_cloud(cli: Cli, number: str, place: str, asked: Sequence[tuple[str, s
             for question, name in asked:
                 talk.sees(question)
                 talk.types(cloud.settings[name] + "-wrong")
+            usual(talk, place)
             talk.sees("hermes: error:")
             talk.sees("Nothing was changed. Try again?")
             assert not (cli.home / "config.yaml").exists()
@@ -62,6 +69,7 @@ def test_a_cloud(cli: Cli, number: str, place: str, asked: Sequence[tuple[str, s
             for question, name in asked:
                 talk.sees(question)
                 talk.types(cloud.settings[name])
+            usual(talk, place)
             talk.proof()
         assert not any(secret in talk.screen for secret in secrets), talk.screen
         assert written(cli)["sandbox"] == place

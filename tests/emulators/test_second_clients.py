@@ -58,6 +58,8 @@ VERCEL = {
     "file": True,
     "missing": None,
     "inside": [0, "file\n256\n", ""],
+    "runtime": ["node22", None, [0, "/vercel/sandbox\n", ""]],
+    "refused": 400,
     "listed": [["box"], []],
     "named": "box",
     "taken": 409,

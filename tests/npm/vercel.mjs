@@ -30,6 +30,12 @@ seen.file = Buffer.compare(bytes, await box.readFileToBuffer({ path: "deep/file"
 seen.missing = await box.readFileToBuffer({ path: "none" });
 seen.inside = await finished(await shell("ls deep; wc -c < deep/file"));
 
+// It asks for a runtime at the version of the API before, and cannot have an image, too.
+const older = await Sandbox.create({ ...account, name: "older", runtime: "node22" });
+seen.runtime = [older.runtime, older.image ?? null, await finished(await older.runCommand("pwd"))];
+await older.delete();
+seen.refused = await Sandbox.create({ ...account, runtime: "node20" }).catch((error) => error.response?.status);
+
 const names = async (query) => {
   const found = [];
   for await (const one of await Sandbox.list({ ...account, ...query })) found.push(one.name);

@@ -98,6 +98,7 @@ NEEDS: dict[str, tuple[Need, ...]] = {
         Need("vercel.token", "Token"),
         Need("vercel.team", "Team ID"),
         Need("vercel.project", "Project ID"),
+        Need("vercel.runtime", "Runtime, such as node24 or python3.13", optional=True),
     ),
 }
 """What is asked for before a place is used the first time."""

@@ -52,6 +52,7 @@ __all__ = [
     "PlaceState",
     "Shown",
     "Spec",
+    "Stray",
 ]
 
 Isolation = Literal["none", "container", "vm", "remote"]
@@ -210,6 +211,14 @@ class ByteChannel(Protocol):
         May be called at any time and more than once. Bounded in time whatever the far end does, and whatever
         cancels it. What runs inside the place is not stopped: the guest outlives its clients.
         """
+
+
+class Stray(NamedTuple):
+    """A sandbox that only its provider knows. ``id`` is the one that its record had, ``created`` an epoch."""
+
+    name: str
+    id: str
+    created: float
 
 
 class Backend(ABC):
@@ -455,6 +464,16 @@ class Backend(ABC):
         return 60.0
 
     @property
+    def service(self) -> str | None:
+        """The address of the provider's API, or an emulator's, that is used; None where there is none."""
+        return None
+
+    @property
+    def fleeting(self) -> str:
+        """When it ends with its files although nobody asked for that, as a phrase; empty where they stay."""
+        return ""
+
+    @property
     def billed(self) -> Size | None:
         """What is paid for by the second while it runs; None where nothing is."""
         return None
@@ -607,6 +626,14 @@ class Backend(ABC):
         living owner, or marked to be kept. A backend whose places can outlive the store must override this.
 
         :raises Unreachable: the machine or service does not answer; nothing is known to have been removed
+        """
+        return []
+
+    @classmethod
+    async def strays(cls, config: Config, store: Store) -> list[Stray]:
+        """Return what a provider runs with the mark of this hermes home, and the store has no record of.
+
+        :raises HermesError: the service does not answer, or the records cannot be read
         """
         return []
 

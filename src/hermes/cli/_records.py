@@ -19,7 +19,8 @@ from ._place import Chosen
 from ._status import working
 from ._text import plural
 
-State = Literal["running", "gone", "stopped", "starting", "unreachable"]
+State = Literal["running", "gone", "stopped", "starting", "unreachable", "stray"]
+CLOUDS = ("modal", "daytona", "vercel")
 LOOK_SECONDS = 12.0
 
 
@@ -91,6 +92,35 @@ async def look(backend: str | None) -> tuple[list[Seen], list[str]]:
     config = load()
     wanted = [one for one in records if backend in (None, "auto", one.backend)]
     return await asyncio.gather(*(_look(one, config) for one in wanted)), problems
+
+
+async def strays(backend: str | None) -> tuple[list[Seen], list[str]]:
+    """Return what runs at the configured providers and has no record here, and who could not be asked."""
+    backend = backend and backend.partition(":")[0]
+    config, problems = load(), list[str]()
+    found: list[Seen] = []
+
+    async def ask(name: str) -> None:
+        try:
+            kind = await asyncio.to_thread(backends.load, name)
+            await kind.check(config)
+        except HermesError:
+            return  # it is not installed, or not configured: nothing of ours can run there
+        try:
+            async with asyncio.timeout(LOOK_SECONDS):
+                there = await kind.strays(config, await asyncio.to_thread(Store))
+        except (HermesError, TimeoutError) as error:
+            problems.append(f"{name}: what runs there without a record here could not be asked for: {error}")
+            return
+        for one in there:
+            record = SandboxRecord(
+                name=one.name, backend=name, id=one.id, created=one.created, owner_pid=0, owner_boot=""
+            )
+            why = "it has no record here, and costs money; 'hermes sandbox prune' removes what is not kept"
+            found.append(Seen(record, "stray", why))
+
+    await asyncio.gather(*(ask(name) for name in CLOUDS if backend in (None, "auto", name)))
+    return found, problems
 
 
 async def _look(record: SandboxRecord, config: Config) -> Seen:

@@ -81,6 +81,8 @@ async def opened(
     finally:
         if once and chosen.default_name and box._place is not None and box._place.paid:
             await _done_with(box, quiet=quiet)
+        elif box._origin == "new" and not quiet and (when := box._the_place().fleeting):
+            say(f"'{box.name}' ends with its files {when}: persistent: true keeps them.")
         await box.__aexit__()
 
 
@@ -105,7 +107,7 @@ async def _done_with(box: Sandbox, *, quiet: bool) -> None:
         say(f"warning: '{box.name}' could not be ended, and may still cost money: {error}.")
         return
     if not quiet:
-        say(f"'{box.name}' was ended with its files: --name, or --set persistent=true, keeps them.")
+        say(f"'{box.name}' was ended with its files: --set persistent=true keeps them, --name leaves it.")
 
 
 class Signals:

@@ -21,6 +21,8 @@ from ._report import FAILED, clean
 from ._run import run
 from ._text import print_json
 
+PATIENCE = 10.0  # seconds for the place that was asked for: to import an SDK may take four
+
 app = options.new_app()
 
 
@@ -74,7 +76,7 @@ async def _examine(
     names: list[str] | None, config: Config, wanted: str, *, deep: bool
 ) -> tuple[list[survey.Found], list[Check]]:
     if names is not None:
-        return await survey.look_at_all(config, names, deep=deep), []
+        return await survey.look_at_all(config, names, patience=PATIENCE, deep=deep), []
     everywhere = await asyncio.to_thread(survey.places)
     if wanted not in everywhere and wanted != "auto":
         everywhere.append(wanted)  # BACKEND:HOST, or one that does not exist

@@ -19,7 +19,7 @@ from hermes.places import place_of
 from . import _options as options
 from ._place import Chosen, choose
 from ._progress import progress, summary
-from ._records import Seen, check_applied, chosen_for, find_record, forget, look, remove, seen, wake
+from ._records import Seen, check_applied, chosen_for, find_record, forget, look, remove, seen, strays, wake
 from ._records import suspend as _suspend
 from ._report import clean, confirmed, put, report, say
 from ._run import opened, run
@@ -51,13 +51,13 @@ def ls(sandbox: options.Place = None, json: options.Json = False, debug: options
     """List sandboxes on all places.
 
     States: running; starting, it is being made or waits in a queue; stopped; gone, only its record is left;
-    unreachable, it cannot be told. IDLE counts from the last time that a hermes attached to it. Where one is
-    on a paid place, a column in its currency (USD) says about what each has cost so far, as hermes usage
-    estimates it.
+    unreachable, it cannot be told; stray, its provider has it, and its record here is lost. IDLE counts from
+    the last time that a hermes attached to it. Where one is on a paid place, a column in its currency (USD)
+    says about what each has cost so far, as hermes usage estimates it.
 
     Example: hermes sandbox ls --json
     """
-    found, problems = run(look(sandbox))
+    found, problems = run(_everything(sandbox))
     costs, currency = _costs(problems)
     if json:
         print_json([_object(one, costs, currency) for one in found])
@@ -88,6 +88,11 @@ def ls(sandbox: options.Place = None, json: options.Json = False, debug: options
     for problem in problems:
         say(problem)
     return 0
+
+
+async def _everything(sandbox: str | None) -> tuple[list[Seen], list[str]]:
+    (known, problems), (more, silent) = await asyncio.gather(look(sandbox), strays(sandbox))
+    return [*known, *more], [*problems, *silent]
 
 
 def _who(one: Seen) -> tuple[str, str]:

@@ -412,19 +412,23 @@ class Modal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     server_url: str | None = None
 
 
+Runtime = Literal["node26", "node24", "node22", "python3.13"]
+"""What sandboxes of Vercel can begin with instead of an image."""
+
+
 class Vercel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of the vercel backend. The token is a secret: ``VERCEL_TOKEN``.
 
     ``team``, ``project``
         The ids of the team and the project that sandboxes belong to.
     ``linked``
-        A directory that ``vercel link`` has linked, which has both.
+        A directory that ``vercel link`` has linked, which has both, and where ``vercel pull`` wrote it, the
+        runtime of the deployment.
     ``api_url``
         Another address of the API, None for the provider's own.
-    ``image``
-        An image of the project's registry, None for the provider's own.
-    ``snapshot``
-        The id of a snapshot whose files a new sandbox begins with.
+    ``runtime``, ``image``, ``snapshot``
+        What a new sandbox begins with, one of them: a runtime of the provider's, an image of the project's
+        registry, the id of a snapshot; None for the linked project's runtime, or the provider's own image.
     ``region``
         Where sandboxes run, None for the provider's choice.
     ``ports``
@@ -443,6 +447,7 @@ class Vercel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     project: str | None = None
     linked: str | None = None
     api_url: str | None = None
+    runtime: Runtime | None = None
     image: str | None = None
     snapshot: str | None = None
     region: str | None = None

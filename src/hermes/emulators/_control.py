@@ -32,7 +32,10 @@ from aiohttp import web
 from ._clock import Clock
 from ._line import Line
 
-__all__ = ["Emulator", "Ready", "load", "serve"]
+__all__ = ["SIGN", "Emulator", "Ready", "load", "serve"]
+
+SIGN = "x-hermes-emulator"
+"""What every answer has in its headers, of which provider it is an emulator."""
 
 
 class Emulator(ABC):
@@ -55,6 +58,10 @@ class Emulator(ABC):
         self.calls: list[dict[str, Any]] = []
         self.unimplemented: list[str] = []
         self._faults: dict[str, list[dict[str, Any]]] = {}
+
+    async def sign(self, _: web.Request, answer: web.StreamResponse) -> None:
+        """Say in an answer, before it goes out, that it is no provider's."""
+        answer.headers[SIGN] = self.name
 
     @abstractmethod
     async def start(self) -> dict[str, str]:

@@ -20,7 +20,7 @@ import hermes
 from _emulators import Emulated, emulated
 from hermes.backends._cloud import _limiter
 from hermes.config import load
-from hermes.errors import BackendError, ConfigError, SandboxGone, UnsupportedError
+from hermes.errors import BackendError, ConfigError, SandboxGone, Unreachable, UnsupportedError
 
 pytest.importorskip("modal")
 
@@ -181,6 +181,19 @@ async def test_wrong_tokens_are_told(cloud: Emulated, monkeypatch: pytest.Monkey
     with pytest.raises(BackendError, match="does not let us in") as caught:
         await box().open()
     assert caught.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("fault", ["snapshot_slow", "snapshot_fails"])
+async def test_a_snapshot_that_is_not_taken_is_told_and_the_sandbox_goes_on(
+    cloud: Emulated, fault: str
+) -> None:
+    config = await ask(hermes.config.load, {"modal.snapshot_timeout": 2})
+    async with box(config=config) as one:
+        await one.run("echo kept > file")
+        await ask(lambda: cloud.fault(fault, times=50))  # the SDK tries again
+        with pytest.raises(Unreachable, match=r"within 2 s.*modal\.snapshot_timeout"):
+            await one.snapshot()
+        assert (await one.run("cat file")).text == "kept\n"
 
 
 async def test_too_many_creations_wait_their_turn(cloud: Emulated) -> None:
@@ -441,6 +454,13 @@ def test_the_budget_of_a_command(cloud: Emulated, dear: None) -> None:
     assert "the budget of 2 USD is spent" in done.stderr
     assert "error: the budget of 2 USD for 'spender' is spent: it was suspended" in done.stderr
     assert "Its files are kept." in done.stderr
+    assert not running(cloud)
+
+
+def test_a_budget_that_opening_has_spent(cloud: Emulated, dear: None) -> None:
+    done = command(cloud, "--name", "spender", "--budget", "0.000001usd", "sleep 60")
+    assert done.returncode == 123, done
+    assert "USD for 'spender' is spent: it was suspended" in done.stderr
     assert not running(cloud)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import ipaddress
+import urllib.parse
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +14,25 @@ from hermes.errors import BackendError
 if TYPE_CHECKING:
     from ..base import Backend
 
-__all__ = ["check_account", "mark"]
+__all__ = ["check_account", "emulated", "is_here", "mark"]
 
 
 def mark(*parts: str) -> str:
     """Return what tells one account from another in a locator, and gives away neither."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def is_here(address: str | None) -> bool:
+    """Return whether a service is on this machine, where no provider's is but only an emulator's."""
+    host = urllib.parse.urlsplit(address or "").hostname or ""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def emulated(address: str | None, provider: str) -> str:
+    """Return what follows the address of a service where it is no provider's, else nothing."""
+    return f" (an emulator on this machine, not {provider})" if is_here(address) else ""
 
 
 def check_account(place: Backend, locator: Mapping[str, Any], now: str) -> None:

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator
 from typing import ClassVar
 
-from hermes.errors import HermesError, Unreachable
+from hermes.errors import HermesError, SandboxGone, Unreachable
 
 from .._stream import HIGH_WATER, Channel
 from ..base import Encoding
@@ -33,8 +33,8 @@ class CloudChannel(Channel):
         self._queue = bytearray()
         self._some = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self.failure: Unreachable | None = None
-        """Set when the connection broke, and not the process ended."""
+        self.failure: SandboxGone | None = None
+        """Set when the connection broke or the sandbox ended, and not the process."""
 
     @abstractmethod
     async def _connect(self) -> None:
@@ -89,8 +89,9 @@ class CloudChannel(Channel):
             self._broke(error)
 
     def _broke(self, error: HermesError) -> None:
-        if isinstance(error, Unreachable) and self.failure is None:
-            error.code = "link_broke"
+        if isinstance(error, SandboxGone) and self.failure is None:
+            if isinstance(error, Unreachable):
+                error.code = "link_broke"
             self.failure = error
         self._abort(error.message)
 

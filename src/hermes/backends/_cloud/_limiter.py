@@ -18,19 +18,20 @@ __all__ = ["turn"]
 LOCK_SECONDS = 30.0
 
 
-async def turn(account: str, limit: int, seconds: float = 1.0) -> None:
+async def turn(account: str, limit: int, seconds: float = 1.0, weight: int = 1) -> None:
     """Wait until one more creation is within the account's limit, and count it.
 
     :param account: what the limit is of: the provider and whose account it is. Only its hash is kept
     :param limit: so many creations in so many seconds, by all processes of this home
+    :param weight: as how many this one counts, where a limit is of something that creations have
     """
     wait = 1.0
     while wait > 0:
-        wait = await asyncio.to_thread(_take, account, limit, seconds)
+        wait = await asyncio.to_thread(_take, account, limit, seconds, min(weight, limit))
         await asyncio.sleep(max(wait, 0))
 
 
-def _take(account: str, limit: int, seconds: float) -> float:
+def _take(account: str, limit: int, seconds: float, weight: int) -> float:
     """Count a creation and return 0, or return how long to wait before asking again."""
     name = hashlib.sha256(account.encode()).hexdigest()[:16]
     path = home() / "state" / f"creations-{name}"
@@ -41,9 +42,9 @@ def _take(account: str, limit: int, seconds: float) -> float:
         with contextlib.suppress(OSError, msgspec.DecodeError):
             times = msgspec.json.decode(path.read_bytes(), type=list[float])
         times = [one for one in times if now - seconds < one <= now]
-        if len(times) >= limit:
-            return times[0] + seconds - now
+        if (over := len(times) + weight - limit) > 0:
+            return times[over - 1] + seconds - now
         draft = path.with_suffix(".new")
-        draft.write_bytes(msgspec.json.encode([*times, now]))
+        draft.write_bytes(msgspec.json.encode([*times, *[now] * weight]))
         draft.replace(path)
         return 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,12 +18,12 @@ from hermes.errors import BackendError, HermesError, SandboxGone, Unreachable, U
 from hermes.usage import Size
 
 from .._cloud import _limiter
-from .._cloud._account import check_account
+from .._cloud._account import check_account, emulated
 from .._cloud._channel import CloudChannel
 from .._cloud._labels import home_mark, surplus
 from .._cloud._meter import note
 from .._leftovers import known
-from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
+from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec, Stray
 from ._channel import DaytonaChannel
 from ._client import API_URL, Client, account, asked, credentials
 from ._plan import GIB, Plan, parameters, plan_for, provider_name
@@ -101,9 +102,13 @@ class DaytonaBackend(Backend):
             "network": "off" if plan.blocked else "on",
             "allow_networks": list(plan.settings.allow_networks or ()),
             "allow_domains": list(plan.settings.allow_domains or ()),
-            "api_url": plan.settings.api_url or API_URL,
+            "api_url": self.service,
             "target": plan.settings.target,
         }
+
+    @property
+    def service(self) -> str:
+        return self._planned().settings.api_url or API_URL
 
     def _planned(self) -> Plan:
         if self._plan is None:
@@ -121,8 +126,8 @@ class DaytonaBackend(Backend):
 
         found = await self._ask("list sandboxes", count)
         await self._client.close()
-        url = self.config.daytona.api_url or API_URL
-        return [f"{url} answers; sandboxes of this hermes home there: {found}"]
+        at = f"{self.service}{emulated(self.service, 'Daytona')}"
+        return [f"{at} answers; sandboxes of this hermes home there: {found}"]
 
     async def _ask(
         self, what: str, work: Callable[[AsyncDaytona], Awaitable[T]], seconds: float = CALL_SECONDS
@@ -423,18 +428,11 @@ class DaytonaBackend(Backend):
 
     @classmethod
     async def prune(cls, config: Config, store: Store) -> list[str]:
-        from daytona import ListSandboxesQuery
-
-        mark = await asyncio.to_thread(home_mark)
         client = Client(config)
         gone = []
         try:
             async with client.use() as sdk:
-
-                async def listed() -> list[AsyncSandbox]:
-                    return [one async for one in sdk.list(ListSandboxesQuery(labels={"hermes.home": mark}))]
-
-                boxes = await asked("list sandboxes", listed, LIST_SECONDS)
+                boxes = await _listed(sdk)
                 records = await known(store)
                 for box in boxes:
                     why = await asyncio.to_thread(surplus, box.labels, records)
@@ -446,6 +444,38 @@ class DaytonaBackend(Backend):
         finally:
             await client.close()
         return gone
+
+    @classmethod
+    async def strays(cls, config: Config, store: Store) -> list[Stray]:
+        client = Client(config)
+        try:
+            async with client.use() as sdk:
+                boxes = await _listed(sdk)
+        finally:
+            await client.close()
+        records = await known(store)
+        return [
+            Stray(box.name, box.labels.get("hermes.id", ""), _born(box))
+            for box in boxes
+            if box.labels.get("hermes.id") not in records and _state(box) not in GONE
+        ]
+
+
+async def _listed(sdk: AsyncDaytona) -> list[AsyncSandbox]:
+    from daytona import ListSandboxesQuery
+
+    mark = await asyncio.to_thread(home_mark)
+
+    async def listed() -> list[AsyncSandbox]:
+        return [one async for one in sdk.list(ListSandboxesQuery(labels={"hermes.home": mark}))]
+
+    return await asked("list sandboxes", listed, LIST_SECONDS)
+
+
+def _born(box: AsyncSandbox) -> float:
+    with contextlib.suppress(ValueError):
+        return datetime.datetime.fromisoformat(box.created_at or "").timestamp()
+    return 0.0
 
 
 def _state(box: AsyncSandbox) -> str:

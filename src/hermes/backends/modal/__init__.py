@@ -20,14 +20,14 @@ from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, U
 from hermes.usage import Size
 
 from .._cloud import _limiter
-from .._cloud._account import check_account, mark
+from .._cloud._account import check_account, emulated, mark
 from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
-from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec
+from ..base import Backend, ByteChannel, Capabilities, GuestDirs, PlaceState, Spec, Stray
 from . import _snapshots as snapshots
 from . import _tokens
 from ._channel import ModalChannel
-from ._prune import BORN, prune, tags
+from ._prune import BORN, prune, strays, tags
 
 if TYPE_CHECKING:
     from hermes.state import Store
@@ -203,7 +203,7 @@ class ModalBackend(Backend):
         connection = await self._connect(modal)
         app = await connection.app(self._settings)
         await self._build(modal, connection, app)
-        return f"Modal answers{_emulated(connection)}, and the image {self._image} is built"
+        return f"Modal answers{emulated(connection.url, 'Modal')}, and the image {self._image} is built"
 
     async def examine(self) -> list[str]:
         modal = await sdk()
@@ -211,11 +211,19 @@ class ModalBackend(Backend):
         app = await connection.app(self._settings, make=False)
         there = "is there" if app is not None else "will be made with the first sandbox"
         return [
-            f"Modal answers at {connection.url}{_emulated(connection)}, and takes the tokens",
+            f"Modal answers at {connection.url}{emulated(connection.url, 'Modal')}, and takes the tokens",
             f"its app '{self._settings.app}' {there}; image: {self._image}",
         ]
 
     # --- bringing it up
+
+    @property
+    def fleeting(self) -> str:
+        return "" if self.spec.persistent else f"some {self._settings.idle:g} s after its last use"
+
+    @property
+    def service(self) -> str | None:
+        return self._connected.url if self._connected is not None else self._settings.server_url
 
     async def _connect(self, modal: ModuleType) -> Connection:
         found: Connection | None = self._connected
@@ -503,7 +511,17 @@ class ModalBackend(Backend):
         seconds = self._settings.snapshot_timeout
         ttl = None if self.spec.keep else max(int(self.spec.lifetime.ttl), 3600)
         work = self._box.snapshot_filesystem.aio(timeout=int(seconds), ttl=ttl)
-        image = await modal.call(work, "take a snapshot of the files", seconds + 10)
+        try:
+            image = await modal.call(work, "take a snapshot of the files", seconds + 10)
+        except Unreachable as error:
+            if not isinstance(error.__cause__, TimeoutError | modal.OwnTimeout):
+                raise
+            raise Unreachable(
+                f"Modal did not take a snapshot of the files within {seconds:g} s; none is known of",
+                reason="no answer",
+                operation="take a snapshot",
+                hint="Large file systems take long: modal.snapshot_timeout.",
+            ) from error.__cause__
         return str(image.object_id)
 
     async def suspend(self) -> None:
@@ -520,6 +538,7 @@ class ModalBackend(Backend):
         entry = await asyncio.to_thread(snapshots.kept, self.spec.id)
         if entry is None:
             raise SandboxGone("there is no snapshot of the sandbox's files", reason="it was not suspended")
+        began = time.monotonic()
         app = await connection.app(self._settings)
         image = modal.modal.Image.from_id(entry.snapshot, client=connection.client)
         try:
@@ -538,6 +557,7 @@ class ModalBackend(Backend):
                 "Modal does not have the snapshot of the sandbox's files any more",
                 reason="its snapshot has expired or was deleted",
             ) from error.__cause__
+        self.progress(f"'{self.spec.name}' slept, and woke in {time.monotonic() - began:.1f} s")
 
     async def snapshot(self) -> str:
         return await self._snapshot(await sdk())
@@ -546,6 +566,6 @@ class ModalBackend(Backend):
     async def prune(cls, config: Config, store: Store) -> list[str]:
         return await prune(await sdk(), config, store)
 
-
-def _emulated(connection: Connection) -> str:
-    return " (an emulator on this machine, not Modal)" if connection.emulated else ""
+    @classmethod
+    async def strays(cls, config: Config, store: Store) -> list[Stray]:
+        return await strays(await sdk(), config, store)

@@ -11,12 +11,13 @@ from hermes.config import Config
 from hermes.state import Store
 
 from .._leftovers import home_mark, known, surplus
+from ..base import Stray
 from . import _snapshots as snapshots
 
 if TYPE_CHECKING:
     from ..base import Spec
 
-__all__ = ["BORN", "prune", "tags"]
+__all__ = ["BORN", "prune", "strays", "tags"]
 
 LIST_SECONDS = 12.0
 BORN = "hermes-born"
@@ -56,6 +57,18 @@ async def prune(modal: ModuleType, config: Config, store: Store) -> list[str]:
         await asyncio.to_thread(snapshots.forget, ident)
         gone.append(f"snapshot {entry.snapshot} deleted ({'too old' if record else 'no sandbox has it'})")
     return gone
+
+
+async def strays(modal: ModuleType, config: Config, store: Store) -> list[Stray]:
+    """Return what runs without a record."""
+    connection = await asyncio.to_thread(modal.connection, config.modal)
+    listed = await modal.call(_listed(modal, connection, config), "list the sandboxes", LIST_SECONDS)
+    records = await known(store)
+    return [
+        Stray(box.object_id, marks.get("hermes-id", ""), float(marks.get(BORN) or 0))
+        for box, marks in listed
+        if marks.get("hermes-id") not in records
+    ]
 
 
 async def _listed(modal: ModuleType, connection: Any, config: Config) -> list[tuple[Any, dict[str, str]]]:

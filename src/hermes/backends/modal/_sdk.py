@@ -24,8 +24,11 @@ from modal.exception import (
     NotFoundError,
     PermissionDeniedError,
     ResourceExhaustedError,
+    SandboxTerminatedError,
+    SandboxTimeoutError,
     ServiceError,
 )
+from modal.exception import TimeoutError as OwnTimeout
 from modal.stream_type import StreamType
 from modal_proto import api_pb2
 
@@ -40,6 +43,7 @@ __all__ = [
     "Connection",
     "Error",
     "NotFoundError",
+    "OwnTimeout",
     "ResourceExhaustedError",
     "StreamType",
     "call",
@@ -96,11 +100,6 @@ class Connection:
         self.client: Any = modal.Client(url, api_pb2.CLIENT_TYPE_CLIENT, token)
         self._opened = False
         self._apps: dict[tuple[str, str | None], Any] = {}
-
-    @property
-    def emulated(self) -> bool:
-        """Whether it is an emulator on this machine."""
-        return bool(self.client._is_localhost)
 
     async def open(self, seconds: float = CONNECT_SECONDS) -> None:
         """Connect, unless that was done.
@@ -175,9 +174,9 @@ def translated(error: BaseException, doing: str, seconds: float = CALL_SECONDS) 
             code="login_refused",
             hint=f"Are MODAL_TOKEN_ID and MODAL_TOKEN_SECRET those of {PAGE}?",
         )
-    if isinstance(error, NotFoundError):
+    if isinstance(error, NotFoundError | SandboxTimeoutError | SandboxTerminatedError):
         return SandboxGone(f"Modal cannot {doing}: {said}", reason=said or "it is not there any more")
-    if isinstance(error, TimeoutError) and not isinstance(error, Error):
+    if isinstance(error, TimeoutError | OwnTimeout):  # ours, or one that the SDK was given
         return Unreachable(
             f"Modal did not {doing} within {seconds:g} s",
             reason=f"no answer within {seconds:g} s",

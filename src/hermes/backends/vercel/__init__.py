@@ -14,13 +14,14 @@ from hermes.config import Config, Vercel, section
 from hermes.errors import BackendError, ConfigError, HermesError, SandboxGone, Unreachable
 from hermes.usage import Size
 
-from .._cloud._account import check_account, mark
+from .._cloud import _limiter
+from .._cloud._account import check_account, emulated, mark
 from .._cloud._channel import CloudChannel
 from .._cloud._meter import note
-from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec
+from ..base import Backend, ByteChannel, Capabilities, Encoding, GuestDirs, PlaceState, Spec, Stray
 from ..ssh import owner
 from . import _snapshots as snapshots
-from ._account import KEEP, OWNER, PREFIX, account
+from ._account import KEEP, OWNER, PREFIX, account, runtime
 
 if TYPE_CHECKING:
     from vercel.sandbox import Sandbox, SandboxClient, SandboxRuntimeSession
@@ -30,8 +31,10 @@ if TYPE_CHECKING:
 if importlib.util.find_spec("vercel.sandbox") is None:
     raise ModuleNotFoundError("No module named 'vercel.sandbox'", name="vercel")
 
+API_URL = "https://vercel.com/api"
 WORK = "/vercel/sandbox"
 DAY = 86400.0
+ALLOCATION = 200, 60.0  # cores that a team of a paying plan may begin with in so many seconds
 DIAGNOSE_SECONDS = 5.0
 RUNNING = frozenset({"running", "pending"})
 STOPPING = frozenset({"stopping", "snapshotting"})
@@ -41,12 +44,12 @@ MEMORY = 2 << 30  # that goes with each core
 T = TypeVar("T")
 
 
-def _opened(settings: Vercel) -> SandboxClient:
+def _opened(settings: Vercel, runtime: str | None = None) -> SandboxClient:
     """Return a client of the SDK, whose import takes half a second, and is done for what follows. Blocks."""
     from . import _channel, _prune  # noqa: F401
     from ._client import opened
 
-    return opened(settings)
+    return opened(settings, runtime)
 
 
 class VercelBackend(Backend):
@@ -100,9 +103,12 @@ class VercelBackend(Backend):
             raise self._unsupported(f"cpus: {cpus:g}", "its cores are whole ones, each with 2 GiB of memory")
         if wish.lifetime < 1:
             raise ConfigError("vercel.lifetime: at least a second; nothing was started")
-        if self._image and wish.snapshot:
+        chosen = {"runtime": wish.runtime, "image": self._image, "snapshot": wish.snapshot}
+        if len(several := [name for name, value in chosen.items() if value]) > 1:
             raise ConfigError(
-                "a snapshot brings its image along, so that none can be chosen; nothing was started"
+                f"a sandbox begins with one of {' and '.join(several)}, not with both; nothing was started",
+                hint="Leave all but one out: "
+                + ", ".join(f"hermes config unset vercel.{name}" for name in several),
             )
         super().check_spec()
 
@@ -121,12 +127,17 @@ class VercelBackend(Backend):
         return self.spec.image or self._wish.image
 
     @property
+    def _runtime(self) -> str | None:
+        return None if self.spec.image else runtime(self._wish)
+
+    @property
     def _cpus(self) -> int:
         return int(self.spec.limits.get("cpus", 2))
 
     def settings(self) -> dict[str, Any]:
         wish = self._wish
         return {
+            "runtime": self._runtime,
             "image": self._image,
             "snapshot": wish.snapshot,
             "region": wish.region,
@@ -136,6 +147,16 @@ class VercelBackend(Backend):
             "domains": list(wish.domains or ()),
             "persistent": self.spec.persistent,
         }
+
+    @property
+    def fleeting(self) -> str:
+        return (
+            "" if self.spec.persistent else f"{self._wish.lifetime:g} s after its last client at the latest"
+        )
+
+    @property
+    def service(self) -> str:
+        return self._wish.api_url or API_URL
 
     @property
     def _at(self) -> str:
@@ -186,7 +207,11 @@ class VercelBackend(Backend):
         if spec.keep:
             tags[KEEP] = "1"
         expiration = 0.0 if spec.keep else max(spec.lifetime.ttl, DAY)
-        client = await self._client()
+        # A snapshot has the runtime that it was taken of, and none can be asked for.
+        kind = None if source else await asyncio.to_thread(lambda: self._runtime)
+        who = await asyncio.to_thread(account, wish)
+        await _limiter.turn(f"vercel {who.team}", *ALLOCATION, weight=self._cpus)
+        client = await asyncio.to_thread(_opened, wish, kind)
         from vercel.sandbox import NetworkPolicy, SandboxResources, SnapshotExpiration, SnapshotSource
 
         from ._client import code_of, within
@@ -383,9 +408,12 @@ class VercelBackend(Backend):
             some = await within(min(wish.deadline, DIAGNOSE_SECONDS), "list sandboxes", first, repeats=True)
         finally:
             await client.aclose()
-        at = f" at {wish.api_url}" if wish.api_url else ""
+        at = f"{self.service}{emulated(self.service, 'Vercel')}"
+        kind = await asyncio.to_thread(lambda: self._runtime)
+        begins = kind or self._image or wish.snapshot or "the provider's own image"
         return [
-            f"the API{at} accepts the token; the project has {'sandboxes' if some else 'no sandbox'}",
+            f"the API at {at} accepts the token; the project has {'sandboxes' if some else 'no sandbox'}",
+            f"begins with {begins}{'' if kind is None or wish.runtime else ', as the linked project'}",
             f"{self._cpus} cores, {self._cpus * 2} GiB, for {wish.lifetime:g} s unless a client extends that",
             "proved against an emulator only",
         ]
@@ -533,3 +561,9 @@ class VercelBackend(Backend):
         module = await asyncio.to_thread(importlib.import_module, f"{__name__}._prune")
         gone: list[str] = await module.prune(config, store)
         return gone
+
+    @classmethod
+    async def strays(cls, config: Config, store: Store) -> list[Stray]:
+        module = await asyncio.to_thread(importlib.import_module, f"{__name__}._prune")
+        found: list[Stray] = await module.strays(config, store)
+        return found

@@ -7,12 +7,12 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args
 
-from hermes.config import Secret, Vercel, dotenv
+from hermes.config import Runtime, Secret, Vercel, dotenv
 from hermes.errors import BackendError, ConfigError
 
-__all__ = ["KEEP", "OWNER", "PREFIX", "SETTINGS", "Account", "account"]
+__all__ = ["KEEP", "OWNER", "PREFIX", "SETTINGS", "Account", "account", "runtime"]
 
 PREFIX = "hermes-"
 OWNER = "hermes-owner"
@@ -21,6 +21,8 @@ KEEP = "hermes-keep"
 SETTINGS = "https://vercel.com/account/settings/tokens"
 TOKENS = ("VERCEL_TOKEN", "VERCEL_OIDC_TOKEN")
 MOST_FILE = 1 << 16
+PYTHON = frozenset({"django", "fastapi", "flask", "python"})
+"""The frameworks that are deployed with Python, whatever Node.js their project is set to."""
 
 
 class Account(NamedTuple):
@@ -41,7 +43,7 @@ def account(settings: Vercel) -> Account:
     team, project = settings.team or "", settings.project or ""
     if settings.linked and not (team and project):
         linked = _linked(settings.linked)
-        team, project = team or linked[0], project or linked[1]
+        team, project = team or str(linked.get("orgId") or ""), project or str(linked.get("projectId") or "")
     if not token and oidc:
         told = _claims(oidc)
         token, team, project = oidc, team or told.team, project or told.project
@@ -97,13 +99,39 @@ def _claims(token: str) -> _Claims:
         ) from None
 
 
-def _linked(folder: str) -> tuple[str, str]:
+def runtime(settings: Vercel) -> str | None:
+    """Return the runtime that a new sandbox begins with: the chosen one, or the deployment's. Blocks.
+
+    :raises ConfigError: sandboxes have no runtime like that of the deployment
+    """
+    if settings.runtime is not None or settings.image or settings.snapshot or not settings.linked:
+        return settings.runtime
+    told = _linked(settings.linked).get("settings")
+    told = told if isinstance(told, dict) else {}
+    if told.get("framework") in PYTHON:
+        return "python3.13"
+    version = told.get("nodeVersion")  # such as "22.x"
+    if not version:
+        return None
+    name = f"node{str(version).partition('.')[0]}"
+    if name not in get_args(Runtime):
+        raise ConfigError(
+            f"the project that vercel.linked names is deployed with Node.js {version}, and sandboxes have no "
+            "such runtime; nothing was started",
+            hint=f"Choose one with vercel.runtime: {', '.join(get_args(Runtime))}. Or vercel.image.",
+        )
+    return name
+
+
+def _linked(folder: str) -> dict[str, Any]:
     path = Path(folder).expanduser() / ".vercel" / "project.json"
     try:
         with open(path, "rb") as file:
             told = json.loads(file.read(MOST_FILE))
-        return str(told.get("orgId") or ""), str(told.get("projectId") or "")
-    except (OSError, ValueError, AttributeError) as error:
+        if not isinstance(told, dict):
+            raise ValueError("it is no object of JSON")
+        return told
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"vercel.linked: {path} cannot be read: {error}; nothing was started",
             hint="Name a directory that 'vercel link' was run in.",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio._backends._asyncio
 import httpcore2
@@ -25,6 +26,7 @@ __all__ = ["code_of", "connected", "opened", "translated", "within"]
 AWAY = "Is there a network, and is vercel.api_url right? Vercel's status page says whether it has trouble."
 GENTLE = 5.0  # the longest that is waited between attempts, where the provider does not say
 MOST_FAILURES = 5
+CREATE, CREATE_OF_RUNTIME = "/v3/sandboxes", "/v2/sandboxes"
 IDLE = 50.0  # seconds for which a connection is kept for the next request
 
 IMPORTED = (anyio._backends._asyncio, httpcore2)  # which the SDK would import on the event loop
@@ -32,16 +34,34 @@ IMPORTED = (anyio._backends._asyncio, httpcore2)  # which the SDK would import o
 T = TypeVar("T")
 
 
-def opened(settings: Vercel) -> SandboxClient:
+class _Http(httpx2.AsyncClient):
+    """What the SDK sends its requests with, where a sandbox can be made with a runtime.
+
+    The SDK for Python knows images only. The provider's own for JavaScript asks for a runtime by the same
+    request, with one more field and sent to the version of the API before.
+    """
+
+    runtime: str | None = None
+
+    def build_request(self, method: str, url: httpx2.URL | str, **more: Any) -> httpx2.Request:
+        if self.runtime is not None and method == "POST" and (whole := str(url)).endswith(CREATE):
+            url = whole.removesuffix(CREATE) + CREATE_OF_RUNTIME
+            more["content"] = json.dumps({**json.loads(more["content"]), "runtime": self.runtime}).encode()
+        return super().build_request(method, url, **more)
+
+
+def opened(settings: Vercel, runtime: str | None = None) -> SandboxClient:
     """Return a client of the SDK, which has to be closed. Blocks.
 
+    :param runtime: what it makes sandboxes with instead of an image
     :raises BackendError: code ``backend_unavailable``; credentials are missing
     """
     who = account(settings)
     # The SDK's own would read certificates on the event loop, and connect anew after five idle seconds.
-    http = httpx2.AsyncClient(
+    http = _Http(
         verify=_certificates(), timeout=settings.deadline, limits=httpx2.Limits(keepalive_expiry=IDLE)
     )
+    http.runtime = runtime
 
     async def credentials() -> SandboxCredentials:
         return SandboxCredentials(token=str(who.token), team_id=who.team, project_id=who.project)

@@ -7,15 +7,16 @@ import time
 
 from vercel.sandbox import Sandbox, SandboxClient, SandboxQueryByCreatedAt, TagFilter
 
-from hermes.config import Config
+from hermes.config import Config, Vercel
 from hermes.state import SandboxRecord, Store
 
 from .._leftovers import known, surplus
+from ..base import Stray
 from ..ssh import owner
 from ._account import KEEP, OWNER, PREFIX
 from ._client import connected, within
 
-__all__ = ["end", "prune"]
+__all__ = ["end", "prune", "strays"]
 
 LIST_SECONDS = 12.0
 GRACE = 60.0  # seconds in which a sandbox may be there before its record is seen here
@@ -27,16 +28,9 @@ async def prune(config: Config, store: Store) -> list[str]:
     :raises HermesError: code ``state_unreadable``; it cannot be told which sandboxes there are
     """
     settings = config.vercel
-    ours = await asyncio.to_thread(owner)
     gone: list[str] = []
     async with connected(settings) as client:
-
-        async def listed() -> list[Sandbox]:
-            query = SandboxQueryByCreatedAt(tag=TagFilter(key=OWNER, value=ours))
-            return [one async for one in client.query_sandboxes(query=query, page_size=50)]
-
-        seconds = min(settings.deadline, LIST_SECONDS)
-        found = await within(seconds, "list its sandboxes", listed, repeats=True)
+        found = await _listed(client, settings)
         # Read last: what has no record then, had none when it was listed, and is not just being made.
         records = await known(store)
         for box in found:
@@ -45,6 +39,29 @@ async def prune(config: Config, store: Store) -> list[str]:
                 await end(client, box, settings.deadline)
                 gone.append(f"sandbox {box.name} removed ({why})")
     return gone
+
+
+async def strays(config: Config, store: Store) -> list[Stray]:
+    """Return what runs without a record."""
+    async with connected(config.vercel) as client:
+        found = await _listed(client, config.vercel)
+    records = await known(store)
+    return [
+        Stray(box.name, box.name.removeprefix(PREFIX), (box.created_at or 0) / 1000)
+        for box in found
+        if box.status in ("running", "pending") and box.name.removeprefix(PREFIX) not in records
+    ]
+
+
+async def _listed(client: SandboxClient, settings: Vercel) -> list[Sandbox]:
+    ours = await asyncio.to_thread(owner)
+
+    async def listed() -> list[Sandbox]:
+        query = SandboxQueryByCreatedAt(tag=TagFilter(key=OWNER, value=ours))
+        return [one async for one in client.query_sandboxes(query=query, page_size=50)]
+
+    seconds = min(settings.deadline, LIST_SECONDS)
+    return await within(seconds, "list its sandboxes", listed, repeats=True)
 
 
 def _surplus(box: Sandbox, record: SandboxRecord | None) -> str | None:

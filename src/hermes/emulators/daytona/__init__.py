@@ -63,6 +63,7 @@ class Daytona(Emulator):
     async def start(self) -> dict[str, str]:
         """Begin to listen. Returns the settings of the SDK."""
         app = web.Application(middlewares=[self._around], client_max_size=64 << 20)
+        app.on_response_prepare.append(self.sign)
         self._events.attach(app, socketio_path="api/socket.io")
         _api.add_routes(self, app)
         _toolbox.add_routes(self, app)
@@ -106,15 +107,11 @@ class Daytona(Emulator):
             if self.record is not None:
                 self.heard(request.path_qs, repr(request.headers).encode(), await request.read())
             self._admit(request)
-            response = await handler(request)
-        except web.HTTPException as error:
+            return await handler(request)
+        except web.HTTPException:
             if call is not None:
                 call["ok"] = False
-            error.headers["X-Hermes-Emulator"] = self.name
             raise
-        if not response.prepared:
-            response.headers["X-Hermes-Emulator"] = self.name
-        return response
 
     def _admit(self, request: web.Request) -> None:
         told = request.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -17,11 +17,12 @@ from typing import Any, ClassVar
 
 from grpclib import GRPCError, Status
 from grpclib.const import Cardinality, Handler
+from grpclib.events import SendInitialMetadata, listen
 from grpclib.server import Server
 from modal._utils.grpc_utils import custom_detail_codec
 from modal_proto import api_grpc, task_command_router_grpc
 
-from .._control import Emulator
+from .._control import SIGN, Emulator
 from .._line import Line
 from ._router import Router
 from ._service import TOKEN, ControlPlane
@@ -76,12 +77,16 @@ class ModalEmulator(Emulator):
 
     async def _serve(self, service: Any, base: type) -> int:
         server = Server([_Service(self, service, base)], status_details_codec=custom_detail_codec)
+        listen(server, SendInitialMetadata, self._sign)
         self._servers.append(server)
         # asyncio sends small packets at once on sockets that name their protocol.
         listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         listening.bind(("127.0.0.1", 0))
         await server.start(sock=listening)
         return await self.line.expose(listening.getsockname()[1])
+
+    async def _sign(self, event: SendInitialMetadata) -> None:
+        event.metadata[SIGN] = self.name
 
     async def stop(self) -> None:
         for server in self._servers:

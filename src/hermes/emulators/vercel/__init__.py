@@ -60,6 +60,7 @@ class VercelEmulator(Emulator):
     async def start(self) -> dict[str, str]:
         routes = Routes(self)
         app = web.Application(client_max_size=MOST_FILES, middlewares=[self._guarded])
+        app.on_response_prepare.append(self.sign)
         for (method, path), handler in routes.table.items():
             app.router.add_route(method, path, handler)
         app.router.add_get("/interactive/{session}", routes.terminal)
@@ -90,6 +91,11 @@ class VercelEmulator(Emulator):
                 "status": box.session.status,
                 "session": box.session.id,
                 "persistent": box.persistent,
+                "image": box.payload().get("image"),
+                "runtime": box.settings.get("runtime"),
+                "vcpus": box.sizes()["vcpus"],
+                "ports": list(box.settings.get("ports") or ()),
+                "policy": box.policy,
                 "tags": box.settings.get("tags") or {},
                 "snapshots": [one for one in box.snapshots if one in kept],
                 "created": box.created,
@@ -120,8 +126,6 @@ class VercelEmulator(Emulator):
         except asyncio.CancelledError:
             call["ok"] = False
             raise
-        if not answer.prepared:
-            answer.headers["x-hermes-emulator"] = "vercel"
         return answer
 
     def _admit(self, request: web.Request) -> None:

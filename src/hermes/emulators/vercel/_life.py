@@ -24,6 +24,7 @@ LONGEST = 24 * 3600.0  # of a session, on the plans that pay
 SNAPSHOT_KEEP = 30 * DAY
 RECORD_KEEP = 14 * DAY  # of a sandbox that is not persistent, once it has stopped
 MOST_PORTS = 4
+RUNTIMES = frozenset({"node26", "node24", "node22", "python3.13"})
 
 
 class World:
@@ -78,8 +79,8 @@ class World:
         if source is None and (given := told.get("source")) is not None:
             if given.get("type") != "snapshot":
                 raise Problem(400, "bad_request", "the emulator has no sources but snapshots")
-            if told.get("runtime"):
-                raise Problem(400, "bad_request", "a runtime cannot be chosen for a snapshot")
+            if told.get("runtime") or told.get("image"):
+                raise Problem(400, "bad_request", "neither runtime nor image can be chosen for a snapshot")
             snapshot = self.taken(str(given.get("snapshotId")))
             snapshot.used = self.now()
             source = snapshot.tree
@@ -98,6 +99,11 @@ class World:
             raise Problem(400, "bad_request", f"timeout: 1000 to {LONGEST * 1000:.0f} milliseconds")
         if len(told.get("ports") or ()) > MOST_PORTS:
             raise Problem(400, "bad_request", f"ports: at most {MOST_PORTS}")
+        if (runtime := told.get("runtime")) is not None:
+            if runtime not in RUNTIMES:
+                raise Problem(400, "bad_request", f"runtime: one of {', '.join(sorted(RUNTIMES))}")
+            if told.get("image"):
+                raise Problem(400, "bad_request", "runtime and image cannot be used together")
 
     async def _boot(self, box: Box, base: Path | None) -> Session:
         limit = (box.settings.get("timeout") or DEFAULT_LIMIT * 1000) / 1000

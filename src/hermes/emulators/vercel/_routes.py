@@ -37,6 +37,7 @@ class Routes:
         one = f"{at}/sessions/{{session}}"
         self.table: dict[tuple[str, str], Handler] = {
             ("POST", "/v3/sandboxes"): self.create,
+            ("POST", at): self.create_of_runtime,
             ("GET", at): self.boxes,
             ("GET", f"{at}/sessions"): self.sessions,
             ("GET", one): self.session,
@@ -79,6 +80,18 @@ class Routes:
 
     async def create(self, request: web.Request) -> web.StreamResponse:
         told = await _json(request)
+        if "runtime" in told:
+            raise Problem(400, "bad_request", "runtime: this version of the API has images only")
+        return await self._create(told)
+
+    async def create_of_runtime(self, request: web.Request) -> web.StreamResponse:
+        """The version before, which what asks for a runtime is still sent to."""
+        told = await _json(request)
+        if "runtime" not in told and "source" not in told:
+            told["runtime"] = "node24"
+        return await self._create(told)
+
+    async def _create(self, told: dict[str, Any]) -> web.StreamResponse:
         if self._emulator.fault("create_hangs"):
             await asyncio.sleep(3600)
         if self._emulator.fault("quota"):
@@ -124,9 +137,11 @@ class Routes:
 
     async def fork(self, request: web.Request) -> web.StreamResponse:
         box = self._world.box(request.match_info["name"])
-        told = {**box.settings, **await _json(request)}
-        told["name"] = (await _json(request)).get("name")
+        asked = await _json(request)
+        told = {**box.settings, **asked, "name": asked.get("name")}
         told.pop("source", None)
+        if asked.get("image"):
+            told.pop("runtime", None)
         base = None
         if box.snapshot is not None:
             base = self._world.taken(box.snapshot).tree
