@@ -156,6 +156,10 @@ def test_a_single_command_leaves_nothing_that_costs_money(cloud: Cloud) -> None:
     assert (done.returncode, done.stdout) == (7, "out\n"), done
     assert "was ended with its files" in done.stderr
     assert not alive(cloud)
+    done = command(cloud, "--sandbox", cloud[0], "exec", "--keep", "touch there")
+    assert done.returncode == 0 and "was ended" not in done.stderr and len(alive(cloud)) == 1
+    done = command(cloud, "--sandbox", cloud[0], "exec", "ls")
+    assert (done.stdout, alive(cloud)) == ("there\n", [])
     done = command(cloud, "--sandbox", cloud[0], "exec", "--name", "mine", "true")
     assert done.returncode == 0 and len(alive(cloud)) == 1
     # Daytona's sleeps, with its files.

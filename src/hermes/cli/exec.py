@@ -31,6 +31,9 @@ Session = Annotated[
 Stdin = Annotated[
     bool, typer.Option("--stdin", help="Pass our standard input on. Without it the command reads nothing.")
 ]
+Keep = Annotated[
+    bool, typer.Option("--keep", help="Let a sandbox that is billed by the second go on after the command.")
+]
 
 
 @app.command(context_settings=options.OWN_ARGUMENTS)
@@ -40,6 +43,7 @@ def exec_(
     sandbox: options.Place = None,
     name: options.Name = None,
     rm: options.Remove = False,
+    keep: Keep = False,
     workspace: options.Workspace = None,
     here: options.Here = False,
     image: options.Image = None,
@@ -66,6 +70,8 @@ def exec_(
 
     Example: hermes exec --timeout 10m 'make test'
     """
+    if rm and keep:
+        raise typer.BadParameter("it is destroyed with --rm, or goes on", param_hint="--keep")
     if max_output is not None and not json:
         raise typer.BadParameter("without --json all output is passed on", param_hint="--max-output")
     given = {
@@ -95,7 +101,8 @@ def exec_(
             session=session,
             alone=True,
         )
-        return run(_exec(chosen, text, given, stdin=stdin, as_json=json, quiet=quiet, yes=yes))
+        once = session is None and not keep
+        return run(_exec(chosen, text, given, once=once, stdin=stdin, as_json=json, quiet=quiet, yes=yes))
     except OutputClosed:
         return 141
     except HermesError as error:
@@ -113,6 +120,7 @@ async def _exec(
     command: str | list[str],
     given: dict[str, Any],
     *,
+    once: bool,
     stdin: bool,
     as_json: bool,
     quiet: bool,
@@ -122,7 +130,6 @@ async def _exec(
     boxes = []
 
     async def work() -> Any:
-        once = given["session"] is None
         async with opened(chosen, quiet=quiet, once=once, on_approval=asker(yes=yes)) as box:
             boxes.append(box)
             return await _call(box, command, given, output, stdin=stdin, live=not as_json)

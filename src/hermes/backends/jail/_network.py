@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,8 +25,9 @@ PROGRAMS = ("slirp4netns", "pasta")
 READY_SECONDS = 10.0
 _OWNER = 0xB701  # NS_GET_USERNS: the user namespace that a network belongs to
 # In the background, so that it is nobody's child for long. The pipe closes when the jail is there no more.
-_UNTIL = """exec 3<&0; log=$1; shift
-( "$@" </dev/null 2>"$log" 3<&- & p=$!; read -r _ <&3; kill $p 2>/dev/null ) &"""
+_UNTIL = """exec 3<&0 </dev/null; log=$1; shift
+( "$@" 2>"$log" 3<&- & p=$!; read -r _ <&3; kill $p 2>/dev/null ) 2>/dev/null &
+exec 3<&- """
 
 
 def program() -> str | None:
@@ -72,23 +74,20 @@ class Network:
             words += ["-t", "none", "-u", "none", "-T", "none", "-U", "none", "--userns", user]
             words += [] if os.geteuid() else ["--runas", "0"]
             words += ["--netns", network]
-        quiet = {"stdout": subprocess.DEVNULL, "env": environment(), "cwd": "/", "pass_fds": (owner,)}
+        # One shell starts both: each process from here would be waited for in turn.
+        script = _UNTIL + shlex.join(_entering(user, network, no_metadata_script()))
         try:
-            subprocess.run(
-                ["/bin/sh", "-c", _UNTIL, "sh", str(self._log), *words],
-                stdin=self._ended,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                check=True,
-                **quiet,  # type: ignore[call-overload]
-            )
             self._routes = subprocess.Popen(
-                _entering(user, network, no_metadata_script()),
-                stdin=subprocess.DEVNULL,
+                ["/bin/sh", "-c", script, "sh", str(self._log), *words],
+                stdin=self._ended,
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                **quiet,  # type: ignore[call-overload]
+                env=environment(),
+                cwd="/",
+                pass_fds=(owner,),
+                start_new_session=True,
             )
-        except (OSError, subprocess.SubprocessError) as error:
+        except OSError as error:
             raise _failed(str(error)) from error
         finally:
             os.close(owner)
