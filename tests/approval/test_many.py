@@ -21,6 +21,10 @@ def many(template: str) -> str:
 
 
 BEHIND = {
+    "python, loop": 'python3 -c \'for f in [<20:"a#",>"/home/dev/.ssh/id_rsa"]: print(open(f).read())\'',
+    "python, comprehension": 'python3 -c \'[print(open(f).read()) for f in ("a", "/home/dev/.ssh/id_rsa")]\'',
+    "python, loop of commands": 'python3 -c \'import os\nfor c in ["ls", "rm -rf src"]: os.system(c)\'',
+    "python, long loop": 'python3 -c \'for f in [<2001:"a#",>"/home/dev/.ssh/id_rsa"]: open(f).read()\'',
     "awk, system": 'awk \'BEGIN{<20:system("ls #");>system("rm -rf src")}\'',
     "awk, getline": 'awk \'BEGIN{<20:"ls #"|getline;>"rm -rf src"|getline}\'',
     "awk, read": 'awk \'BEGIN{<30:getline a "/x/#";>getline a < "/home/dev/.ssh/id_rsa"}\'',

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,13 +30,22 @@ pytestmark = [
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
     with registry(IMAGES["docker"], tmp_path_factory.mktemp("registry")) as one:
         try:
+            # Once before: the layers below its own are known to the engine only from then on.
+            asked("docker", "pull", one.name)
             yield one
         finally:
             forget(one)
 
 
 def forget(one: Registry) -> None:
-    asked("docker", "rmi", "--force", one.name, one.pinned, check=False)
+    """Take away the image, whatever it is called."""
+    for _ in range(20):
+        left = asked("docker", "images", "--quiet", "--no-trunc", one.name.rpartition(":")[0])
+        if not left:
+            return
+        said = subprocess.run(["docker", "rmi", "--force", *left.split()], capture_output=True, text=True)
+        time.sleep(0.5)
+    pytest.fail(f"the image does not go: {said}; {asked('docker', 'ps', '--all')}")
 
 
 def finish(talk: Talk) -> str:

@@ -107,6 +107,7 @@ class Reader:
         self.forgotten(nodes)
         self.files.prepare(nodes)
         self.handed_on(nodes)
+        turns = self.turns(nodes)
         looks = {id(one.value) for one in nodes if isinstance(one, ast.Attribute) and one.attr in py.LOOKS}
         for node in nodes:
             if isinstance(node, ast.Name) and self.names.get(node.id) in ("hermes", "hermes_cli"):
@@ -123,7 +124,7 @@ class Reader:
                     and isinstance(node.func.value, ast.Call)
                 ):
                     self.bare.add(id(node.func.value))
-                self.called(node)
+                self.in_turn(node, turns)
             elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
                 self.bare.add(id(node.value))
             elif (isinstance(node, ast.ListComp | ast.GeneratorExp | ast.For) and growth.forks(node)) or (
@@ -140,6 +141,38 @@ class Reader:
         if self.sends and self.reads_secret:
             self.run.note("send-secret", "Python code that sends a credential over the network")
         return "".join(self.printed) or UNKNOWN
+
+    def turns(self, nodes: list[ast.AST]) -> dict[int, tuple[str, list[Any]]]:
+        """Return what a name stands for in each turn of a loop, by the calls in it about that name."""
+        found: dict[int, tuple[str, list[Any]]] = {}
+        total = 0
+        for node in nodes:
+            loops = [node] if isinstance(node, ast.For) else getattr(node, "generators", ())
+            for loop in loops:
+                items = self.value(loop.iter)
+                if not isinstance(items, list) or not isinstance(loop.target, ast.Name):
+                    continue
+                name = loop.target.id
+                for call in ast.walk(node):
+                    if isinstance(call, ast.Call) and _is_about(call, name):
+                        found[id(call)] = name, items
+                        total += len(items)
+        if total > py.TURNS:
+            self.run.note("code-runs", "Python code with a loop over more than can be looked at")
+            return {}
+        return found
+
+    def in_turn(self, node: ast.Call, turns: dict[int, tuple[str, list[Any]]]) -> None:
+        """Judge a call, in a loop with each value of its name."""
+        if id(node) not in turns:
+            self.called(node)
+            return
+        name, items = turns[id(node)]
+        before = self.values.get(name)
+        for item in items:
+            self.values[name] = item
+            self.called(node)
+        self.values[name] = before
 
     def forgotten(self, nodes: list[ast.AST]) -> None:
         """Forget the values of names that are also given others: by a call, a loop, a pattern."""
@@ -774,6 +807,10 @@ def _starred(module: str) -> dict[str, str]:
     """Return what ``from module import *`` brings of what is known."""
     known = py.ACTS | py.MOVES
     return {one.rpartition(".")[2]: one for one in known if one.rpartition(".")[0] == module}
+
+
+def _is_about(node: ast.AST, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
 
 
 def _shown(value: Any, match: re.Match[str]) -> str:

@@ -119,6 +119,7 @@ ASKS = marks.names(
     "print help type repr callable hasattr dir id str isinstance inspect.signature inspect.getsource"
 )
 LONGEST = 10_000  # a text or a list that is put together
+TURNS = 2_000  # calls in loops that are judged with each value
 SHORT = frozenset(one.rpartition(".")[2] for one in ACTS)
 # Methods of clients of databases, queues and clouds.
 CLEARS = Lazy(
