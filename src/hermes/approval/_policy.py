@@ -21,9 +21,10 @@ from ._environment import variable_rule
 from ._lazy import Lazy
 from ._marks import ENVIRON, KEY, OUTPUT, PIDS, PRIVATE, SECRET, SPLIT, UNKNOWN
 from ._rules import Rule, Rules, Shape
-from ._syntax import Span
+from ._syntax import Span, Unparsable
 
 MAX_FINDINGS = 2000
+MAX_LOOKS = 6_000  # at what a path is; some programs are asked several about a word
 LONGEST = 4096  # characters of a path
 FEW = 12
 
@@ -89,6 +90,7 @@ class Policy:
         self.vague = False  # a variable, a document or a target is not known
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
+        self._looked = 0
         self._dull: dict[str, set[str]] = {}
         self._allowed = False
         self._kept: Callable[[str], bool] = bool
@@ -267,6 +269,9 @@ class Policy:
     # Paths
 
     def _classes(self, path: str) -> tuple[str, ...]:
+        self._looked += 1
+        if self._looked > MAX_LOOKS:
+            raise Unparsable("the line names too many paths")
         if self.disk is not None:
             path = self.disk(path)
         found = self.classes.of(path)

@@ -69,7 +69,7 @@ _VERSIONED = Lazy(r"(?:python|pypy|perl|ruby|php)[\d.]+[tm]?")
 _BINARY = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
 MAX_WORDS = 16_000  # that commands are given, also those that are given to another by a wrapper
-MAX_COMPARED = 200_000
+MAX_COMPARED = 100_000
 MAX_FOUND = 300  # of one kind in a text, such as calls in code that run something
 MAX_ROUNDS = 12
 
