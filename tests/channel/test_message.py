@@ -24,6 +24,22 @@ def test_each_side_reads_the_other(obj: dict[str, object], raw: bytes) -> None:
     assert message.unpack(frames.pack(obj, raw)) == (obj, raw)
 
 
+class Hidden(str):
+    """Text that does not show itself, as secrets do."""
+
+    def __str__(self) -> str:
+        return "***"
+
+    __repr__ = __str__
+
+
+def test_a_secret_is_sent_as_it_is() -> None:
+    obj = {"env": {"TOKEN": Hidden("s3cr3t"), "WIDE": Hidden("é")}}
+    assert frames.unpack(message.pack(obj))[0] == {"env": {"TOKEN": "s3cr3t", "WIDE": "é"}}
+    with pytest.raises(TypeError):
+        message.pack({"env": object()})
+
+
 @given(st.binary(max_size=60))
 def test_what_is_no_message(body: bytes) -> None:
     for wrapped in (body, frames.LENGTH.pack(len(body)) + body):

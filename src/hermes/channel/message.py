@@ -8,7 +8,15 @@ import msgspec
 
 from hermes.guest import frames
 
-_encode = msgspec.json.Encoder().encode
+
+def _plain(value: object) -> str:
+    """Return text of a kind of its own, such as a secret, as what it is."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    raise TypeError(f"a message cannot hold {type(value).__name__}")
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
 _decode = msgspec.json.Decoder().decode
 
 
