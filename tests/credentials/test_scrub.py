@@ -282,10 +282,7 @@ COLOURED: dict[str, Callable[[int], bytes]] = {
 
 @pytest.mark.bench
 def test_speed() -> None:
-    """50 MB/s with 50 secrets declared: on text, on what looks random, with codes, and in pieces.
-
-    Less where each character has a code, or most of the text are links, and that in small pieces.
-    """
+    """The goal is 50 MB/s with 50 secrets declared: text, what looks random, with codes, in pieces."""
     rng = random.Random(1)
     secrets = [rng.randbytes(24).hex().encode() for _ in range(50)]
     scrub = Scrub(secrets, shapes=True)
