@@ -187,7 +187,7 @@ def test_a_plain_search_finds_no_more(seed: int) -> None:
         plain = left.translate(None, b"\r\n")
         for value in VALUES:
             assert value not in plain
-            assert base64.b64encode(value)[:-4] not in plain
+            assert base64.b64encode(value[: len(value) // 3 * 3]) not in plain
 
 
 def test_usual_output_is_clear() -> None:
