@@ -470,4 +470,5 @@ def _unknown(at: tuple[str, ...], known: list[str], where: str) -> ConfigError:
 
 def _wrong(at: tuple[str, ...], what: str, where: str) -> ConfigError:
     key = ".".join(at)
-    return ConfigError(f"{where}: {key}: {what}", context={"key": key, "where": where, "at": list(at)})
+    named = where if where.endswith(f" {key}") else f"{where}: {key}"
+    return ConfigError(f"{named}: {what}", context={"key": key, "where": where, "at": list(at)})
