@@ -47,6 +47,11 @@ _RESERVED = Lazy(
     r"(?:if|then|elif|else|fi|while|until|done|do|for|select|case|esac|function|time|coproc|\[\[|[{}!])"
 )
 _NEXT = Lazy(r"[ \t]+([A-Za-z0-9_./:@%+,=^-]+)(?=[ \t\n;|]|\Z)")
+# A command of plain words alone, up to what ends it; none of them is an assignment in front of it.
+_COMMAND = Lazy(
+    r"[A-Za-z0-9_./:@%+,^-]++(?:[ \t]++[A-Za-z0-9_./:@%+,=^-]++)*+[ \t]*+(?=;|\n|&&|\|\||\Z)",
+)
+_WORDS = Lazy(r"[^ \t]+")
 _AFTER = Lazy(r"(?=[ \t\n;|&()<>]|\\\n|$)")
 _FUNCTION = Lazy(r"([^\s\\'\"`$|&;()<>{}=!#][^\s\\'\"`$|&;()<>=]*)(?:[ \t]|\\\n)*\((?:[ \t]|\\\n)*\)")
 _DECLARES = frozenset(("declare", "typeset", "local", "export", "readonly"))
@@ -152,7 +157,7 @@ class Parser(WordReader):
             if not operator and self.reserved() in _CLOSERS:
                 break
             self.spend()
-            node = self.pipeline()
+            node = self.plain() or self.pipeline()
             operator = self.operator()
             items.append(Item(node, before, operator == "&"))
             before = ";"
@@ -170,6 +175,23 @@ class Parser(WordReader):
                 break
         self.depth -= 1
         return Seq(tuple(items))
+
+    def plain(self) -> Node | None:
+        """Read a command of plain words, as most are; None for any other."""
+        match = _COMMAND.match(self.text, self.pos, self.end)
+        if match is None:
+            return None
+        start, stop = match.span()
+        fixed = self.fixed
+        words = tuple(
+            [Word((), fixed or one.span(), one.group()) for one in _WORDS.finditer(self.text, start, stop)]
+        )
+        first = words[0].simple
+        if first in _DECLARES or _RESERVED.fullmatch(first) is not None:
+            return None
+        self.pos = stop
+        self.spend(len(words))
+        return Simple((), words, [], fixed or (start, stop), ())
 
     def pipeline(self) -> Node:
         commands: list[Node] = []

@@ -92,6 +92,7 @@ class Policy:
         self._noted: set[tuple[str, Span]] = set()
         self._looked = 0
         self._dull: dict[str, set[str]] = {}
+        self._among_secrets: dict[str, bool] = {}  # directories
         self._allowed = False
         self._kept: Callable[[str], bool] = bool
         self._carrying = carrying
@@ -453,7 +454,7 @@ class Policy:
         self.reads(call, call.argv[1:])
 
     def reads(self, call: Call, words: Sequence[str]) -> None:
-        near = bool(self.links) or "secret" in self._classes(call.cwd)
+        near = bool(self.links) or self._near(call.cwd)
         signs = _SIGNS_IN.get(call.name)
         quoted = call.name in _EXPRESSIONS
         # What names nothing of importance does so for each program that is given it.
@@ -482,6 +483,13 @@ class Policy:
                 pieces += _QUOTED.findall(word)
             if not any([self._uses(piece, call) for piece in pieces]):
                 dull.add(word)
+
+    def _near(self, cwd: str) -> bool:
+        """Say whether a directory is one of credentials."""
+        found = self._among_secrets.get(cwd)
+        if found is None:
+            found = self._among_secrets[cwd] = "secret" in self._classes(cwd)
+        return found
 
     def _uses(self, piece: str, call: Call) -> bool:
         """Judge a path that a command is given; say whether there is anything to it."""
