@@ -51,6 +51,7 @@ def attributes(run: Interpreter, words: Sequence[str], name: str) -> None:
                 (run.state.options.add if word[0] == "-" else run.state.options.discard)("export " + name)
             kind = _ATTRIBUTES.get(sign)
             if kind:
+                run.attributed = True
                 (run.state.options.add if word[0] == "-" else run.state.options.discard)(kind + name)
 
 
@@ -73,7 +74,7 @@ def settle(run: Interpreter) -> None:
     """Look at what the last command gave to variables with attributes, in whichever way."""
     variables, options = run.state.variables, run.state.options
     names = [name for name in _NUMBERS if name in variables]
-    if ":" in "".join(options):
+    if run.attributed:
         names += [name for one in options if (name := one.partition(":")[2]) and name not in names]
     for name in names:
         value = variables.get(name)

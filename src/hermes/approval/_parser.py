@@ -203,6 +203,7 @@ class Parser(WordReader):
                 break
             both.append(operator == "|&")
             self.pos += len(operator)
+            self.spend()
             self.newlines()
         if len(commands) == 1:
             return commands[0]

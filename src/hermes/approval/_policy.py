@@ -24,7 +24,10 @@ from ._rules import Rule, Rules, Shape
 from ._syntax import Span, Unparsable
 
 MAX_FINDINGS = 2000
-MAX_LOOKS = 6_000  # at what a path is; some programs are asked several about a word
+# What judging commands takes, in steps of about 5 us: a pattern and two words are one, a command and a look at
+# what a path is are two each.
+MAX_STEPS = 11_000
+MAX_OPTIONS = 1_000  # of one command
 LONGEST = 4096  # characters of a path
 FEW = 12
 
@@ -90,7 +93,7 @@ class Policy:
         self.vague = False  # a variable, a document or a target is not known
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
-        self._looked = 0
+        self._steps = 0
         self._dull: dict[str, set[str]] = {}
         self._among_secrets: dict[str, bool] = {}  # directories
         self._allowed = False
@@ -152,6 +155,8 @@ class Policy:
             return
         self.programs_run.append((tuple(call.argv), call.cwd, call.place))
         shape = Shape(call.argv)
+        if len(shape.flags) > MAX_OPTIONS:
+            raise Unparsable("a command of the line has too many options")
         self._allowed = False
         if self.user.rules:
             self._by_user(call, shape)
@@ -164,6 +169,7 @@ class Policy:
         if call.namesake:
             call = msgspec.structs.replace(call, name=call.argv[0])
         found = self.rules.find(call, shape)
+        self.spend(2 + len(call.argv) // 2 + shape.compared)
         for rule in found:
             self._apply(rule, call)
         if not found and call.name not in _OWN_WORDS and (call.name not in EFFECTS or call.name in _CLIENTS):
@@ -267,12 +273,19 @@ class Policy:
         self._noted.add(key)
         self.findings.append(Finding(action, rule, reason, severity, span))
 
+    def spend(self, steps: int) -> None:
+        """Count what judging the line takes.
+
+        :raises Unparsable: more than is done
+        """
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise Unparsable("the line runs too many commands, or names too many paths")
+
     # Paths
 
     def _classes(self, path: str) -> tuple[str, ...]:
-        self._looked += 1
-        if self._looked > MAX_LOOKS:
-            raise Unparsable("the line names too many paths")
+        self.spend(2)
         if self.disk is not None:
             path = self.disk(path)
         found = self.classes.of(path)

@@ -65,12 +65,13 @@ class Shape:
     value.
     """
 
-    __slots__ = ("_looked_up", "flags", "operands", "words")
+    __slots__ = ("_looked_up", "compared", "flags", "operands", "words")
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.words = argv
         self.flags: list[tuple[str, str, str]] = []  # name, value after "=", next word
         self.operands: list[tuple[str, bool]] = []
+        self.compared = 0  # with how many patterns
         self._looked_up: tuple[frozenset[str], frozenset[str], frozenset[str]] | None = None
         after = False
         ended = False
@@ -337,6 +338,7 @@ class _Of:
             found = {number for word, _ in shape.operands if word in needing for number in needing[word]}
             if found:
                 numbers = sorted(found.union(numbers))
+        shape.compared += len(numbers)
         return [patterns[number] for number in numbers if patterns[number].matches(shape)] if numbers else []
 
 
@@ -348,6 +350,7 @@ class Rules:
         # Patterns and expressions are compiled when a program of theirs is met for the first time.
         self._named: dict[str, list[tuple[Rule, str]]] = {}
         self._globbed: list[tuple[list[str], Rule, str]] = []
+        self._any: re.Pattern[str] | None = None  # all of those patterns
         self._texts: dict[str, list[tuple[Rule, str]]] = {}
         for rule in self.rules.values():
             for text in rule.patterns:
@@ -371,11 +374,18 @@ class Rules:
             if len(self._seen) > 2000:
                 self._seen.clear()
             patterns = [Pattern(rule, text) for rule, text in self._named.get(name, ())]
-            for globs, rule, text in self._globbed:
+            for globs, rule, text in self._globbed if self._may(name, path) else ():
                 if any(fnmatch.fnmatchcase(name, one) or fnmatch.fnmatchcase(path, one) for one in globs):
                     patterns.append(Pattern(rule, text))
             found = self._seen[key] = _Of(patterns)
         return found
+
+    def _may(self, name: str, path: str) -> bool:
+        """Say whether a program is one by a pattern for its name or its path."""
+        if self._any is None:
+            globs = {fnmatch.translate(one) for names, _, _ in self._globbed for one in names}
+            self._any = re.compile("|".join(sorted(globs)) or "(?!)")
+        return self._any.match(name) is not None or self._any.match(path) is not None
 
     def allowing(self, call: Call, shape: Shape) -> list[Pattern]:
         """Return the patterns of the rules with ``allow`` that a command meets."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ._parser import Parser
 
 MAX_DEPTH = 30
-MAX_PARTS = 6_000
+MAX_PARTS = 9_000
 
 _PLAIN = Lazy(r"[A-Za-z0-9_./:@%+,=^-]+(?=[ \t\n;&|<>)]|\Z)")
 _BARE = Lazy(r"[^ \t\n\\'\"`$|&;()<>]+")
