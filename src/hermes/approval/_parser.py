@@ -48,9 +48,7 @@ _RESERVED = Lazy(
 )
 _NEXT = Lazy(r"[ \t]+([A-Za-z0-9_./:@%+,=^-]+)(?=[ \t\n;|]|\Z)")
 # A command of plain words alone, up to what ends it; none of them is an assignment in front of it.
-_COMMAND = Lazy(
-    r"[A-Za-z0-9_./:@%+,^-]++(?:[ \t]++[A-Za-z0-9_./:@%+,=^-]++)*+[ \t]*+(?=;|\n|&&|\|\||\Z)",
-)
+_COMMAND = Lazy(r"[A-Za-z0-9_./:@%+,^-]++(?:[ \t]++[A-Za-z0-9_./:@%+,=^-]++)*+[ \t]*+(?=[;\n|)]|&(?!>)|\Z)")
 _WORDS = Lazy(r"[^ \t]+")
 _AFTER = Lazy(r"(?=[ \t\n;|&()<>]|\\\n|$)")
 _FUNCTION = Lazy(r"([^\s\\'\"`$|&;()<>{}=!#][^\s\\'\"`$|&;()<>=]*)(?:[ \t]|\\\n)*\((?:[ \t]|\\\n)*\)")
@@ -157,7 +155,7 @@ class Parser(WordReader):
             if not operator and self.reserved() in _CLOSERS:
                 break
             self.spend()
-            node = self.plain() or self.pipeline()
+            node = self.pipeline()
             operator = self.operator()
             items.append(Item(node, before, operator == "&"))
             before = ";"
@@ -197,7 +195,7 @@ class Parser(WordReader):
         commands: list[Node] = []
         both: list[bool] = []
         while True:
-            commands.append(self.command())
+            commands.append(self.plain() or self.command())
             operator = self.operator()
             if operator not in ("|", "|&"):
                 break

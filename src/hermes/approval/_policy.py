@@ -24,9 +24,9 @@ from ._rules import Rule, Rules, Shape
 from ._syntax import Span, Unparsable
 
 MAX_FINDINGS = 2000
-# What judging commands takes, in steps of about 5 us: a pattern and two words are one, a command and a look at
-# what a path is are two each.
-MAX_STEPS = 11_000
+# What judging commands takes, in steps of about 10 us: a pattern, two words and a look at what
+# a path is are one each, a command is two.
+MAX_STEPS = 6_100
 MAX_OPTIONS = 1_000  # of one command
 LONGEST = 4096  # characters of a path
 FEW = 12
@@ -285,7 +285,7 @@ class Policy:
     # Paths
 
     def _classes(self, path: str) -> tuple[str, ...]:
-        self.spend(2)
+        self.spend(1)
         if self.disk is not None:
             path = self.disk(path)
         found = self.classes.of(path)

@@ -22,6 +22,8 @@ from ._paths import everything
 from ._python_files import Files, known
 from ._run import Interpreter
 
+MAX_NODES = 7_000  # of one module: 600 lines of code have about that
+
 
 def python(run: Interpreter, call: Call, code: str) -> str:
     """Follow Python code; return what it prints, as far as is known."""
@@ -67,6 +69,9 @@ class Reader:
 
     def read(self, tree: ast.Module) -> str:
         nodes = list(ast.walk(tree))
+        if len(nodes) > MAX_NODES:
+            self.run.note("code-unreadable", "Python code that is too long to be read")
+            return UNKNOWN
         for node in nodes:
             if isinstance(node, ast.Import):
                 for alias in node.names:
