@@ -24,8 +24,8 @@ from ._rules import Rule, Rules, Shape
 from ._syntax import Span, Unparsable
 
 MAX_FINDINGS = 2000
-# What judging commands takes, in steps of about 10 us: a pattern, two words and a look at what
-# a path is are one each, a command is two.
+# What judging commands takes, in steps of about 10 us: each command is one, each of its words and variables,
+# each pattern that it is compared with, and each look at what a path is.
 MAX_STEPS = 6_100
 MAX_OPTIONS = 1_000  # of one command
 LONGEST = 4096  # characters of a path
@@ -146,6 +146,7 @@ class Policy:
             self.read_only = before  # the user's rule stands for it
 
     def _command(self, call: Call) -> None:
+        self.spend(len(call.env))
         for name, value in call.env.items():
             self.given(value)
             variable = variable_rule(name, value)
@@ -169,7 +170,7 @@ class Policy:
         if call.namesake:
             call = msgspec.structs.replace(call, name=call.argv[0])
         found = self.rules.find(call, shape)
-        self.spend(2 + len(call.argv) // 2 + shape.compared)
+        self.spend(1 + len(call.argv) + shape.compared)
         for rule in found:
             self._apply(rule, call)
         if not found and call.name not in _OWN_WORDS and (call.name not in EFFECTS or call.name in _CLIENTS):
