@@ -315,6 +315,7 @@ class Interpreter:
                 self.state.functions[name] = mine + tuple(one for one in bodies if one not in mine)
             return result
         self._compare(len(self.state.variables))
+        self.count()
         other = self.state.fork()
         result = self.within(other, partial(self.run, item.node, stdin))
         cwd = self.state.cwd
@@ -702,7 +703,7 @@ class Interpreter:
 
     def count(self, number: int = 1) -> None:
         """Count what is run: a command that is written is one when it is read and one when it is judged, and
-        a subshell, or a loop, is one more.
+        a subshell, a loop, or what follows ``||`` is one more.
         """
         self.commands += number
         if self.commands > MAX_COMMANDS:
