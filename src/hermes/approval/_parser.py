@@ -48,7 +48,7 @@ _RESERVED = Lazy(
 )
 _NEXT = Lazy(r"[ \t]+([A-Za-z0-9_./:@%+,=^-]+)(?=[ \t\n;|]|\Z)")
 # A command of plain words alone, up to what ends it; none of them is an assignment in front of it.
-_COMMAND = Lazy(r"[A-Za-z0-9_./:@%+,^-]++(?:[ \t]++[A-Za-z0-9_./:@%+,=^-]++)*+[ \t]*+(?=[;\n|)]|&(?!>)|\Z)")
+_COMMAND = Lazy(r"([A-Za-z0-9_./:@%+,^-]++)(?:[ \t]++[A-Za-z0-9_./:@%+,=^-]++)*+[ \t]*+(?=[;\n|)]|&(?!>)|\Z)")
 _WORDS = Lazy(r"[^ \t]+")
 _AFTER = Lazy(r"(?=[ \t\n;|&()<>]|\\\n|$)")
 _FUNCTION = Lazy(r"([^\s\\'\"`$|&;()<>{}=!#][^\s\\'\"`$|&;()<>=]*)(?:[ \t]|\\\n)*\((?:[ \t]|\\\n)*\)")
@@ -179,14 +179,14 @@ class Parser(WordReader):
         match = _COMMAND.match(self.text, self.pos, self.end)
         if match is None:
             return None
+        first = match.group(1)
+        if first in _DECLARES or _RESERVED.fullmatch(first) is not None:
+            return None
         start, stop = match.span()
         fixed = self.fixed
         words = tuple(
             [Word((), fixed or one.span(), one.group()) for one in _WORDS.finditer(self.text, start, stop)]
         )
-        first = words[0].simple
-        if first in _DECLARES or _RESERVED.fullmatch(first) is not None:
-            return None
         self.pos = stop
         self.spend(len(words))
         return Simple((), words, [], fixed or (start, stop), ())

@@ -227,6 +227,7 @@ class Interpreter:
         return self.within(self.state.fork(), action, captured=captured)
 
     def _substitute(self, body: Seq, state: State, stdin: str | None = None) -> str:
+        self.count()
         self.depth += 1
         if self.depth >= MAX_DEPTH:
             raise Unparsable("scripts are nested too deeply")
