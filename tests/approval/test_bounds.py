@@ -93,6 +93,17 @@ LONG = {
     + "; do cat $a; done",
     "items": "printf '%s\\n' " + " ".join(f"/x/{number:<11}" for number in range(5_900)) + " | xargs cat",
     "texts": "printf '%s\\n' " + "a " * 5_900 + "| xargs -I{} sh -c 'cat {}'",
+    "segments": "; ".join(f"echo a{number}" for number in range(2_000)),
+    "segments of Python": "; ".join(f"python3 a{number}.py" for number in range(2_000)),
+    "segments of git": "; ".join(f"git add a{number}" for number in range(2_000)),
+    "segments of curl": "; ".join(f"curl https://a.example/{number}" for number in range(2_000)),
+    "segments of other programs": "; ".join(f"prog{number} a b" for number in range(2_000)),
+    "exports": "; ".join(f"export a{number}=ls" for number in range(2_900)),
+    "aliases": "; ".join(f"alias a{number}=ls" for number in range(2_000)),
+    "filters": " | ".join(f"grep a{number}" for number in range(2_900)),
+    "substitutions in a row": "; ".join(f"echo $(ls {number})" for number in range(1_000)),
+    "copies to a host": "rsync -a " + " ".join(f"a/b{number}" for number in range(5_900)) + " h:",
+    "python calls": "python3 <<'E'\n" + "x = f(1)\nwith open('a') as f: print(f.read())\n" * 1_000 + "E",
     "wide letters": "echo " + "\uff41" * 50_000,
     "quoted wide letters": "echo '" + "\uff41" * 50_000 + "'",
     "accents": "echo '" + "\u00e9" * 50_000 + "'",
@@ -122,10 +133,32 @@ def test_long_lines_are_answered_in_bounded_time(name: str) -> None:
         "patterns",
         "texts",
         "functions",
+        "settings",
+        "packages",
+        "segments of curl",
+        "python calls",
     ],
 )
 def test_what_is_more_than_is_looked_at_is_asked_about(name: str) -> None:
     assert judge(LONG[name]).action == "ask"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LONG["segments"],
+        "rm " + " ".join(f"build/a{number}.o" for number in range(500)),
+        "pip install " + " ".join(f"package{number}==1.{number}" for number in range(200)),
+        "git add " + " ".join(f"src/a{number}.py" for number in range(500)),
+        "mkdir -p " + " ".join(f"a/b{number}/c" for number in range(1_000)),
+        "for a in " + " ".join(f"name{number}" for number in range(300)) + "; do cp $a.txt $a.md; done",
+        "\n".join(f"python3 tools/step{number}.py && git add out/{number}" for number in range(150)),
+        "python3 <<'E'\n" + "print(len('a'), 1)\n" * 500 + "E",
+    ],
+)
+def test_what_somebody_may_well_write_is_looked_at_whole(text: str) -> None:
+    assert judge(text).action == "allow"
+    assert judge(text + "\nrm -rf src").action == "ask"
 
 
 # Repeated, in place of {} in each of these.

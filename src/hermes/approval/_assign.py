@@ -51,6 +51,7 @@ def attributes(run: Interpreter, words: Sequence[str], name: str) -> None:
                 (run.state.options.add if word[0] == "-" else run.state.options.discard)("export " + name)
             kind = _ATTRIBUTES.get(sign)
             if kind:
+                run.attributed = True
                 (run.state.options.add if word[0] == "-" else run.state.options.discard)(kind + name)
 
 
@@ -71,8 +72,11 @@ def settled(run: Interpreter, name: str, text: str) -> str:
 
 def settle(run: Interpreter) -> None:
     """Look at what the last command gave to variables with attributes, in whichever way."""
-    variables = run.state.variables
-    for name in {*_NUMBERS, *(one.partition(":")[2] for one in run.state.options if ":" in one)}:
+    variables, options = run.state.variables, run.state.options
+    names = [name for name in _NUMBERS if name in variables]
+    if run.attributed:
+        names += [name for one in options if (name := one.partition(":")[2]) and name not in names]
+    for name in names:
         value = variables.get(name)
         if isinstance(value, str):
             variables[name] = settled(run, name, value)

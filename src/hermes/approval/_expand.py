@@ -15,7 +15,7 @@ from ._syntax import Arith, Lit, Part, Proc, Seq, Sub, Unparsable, Var, Word
 
 MAX_FIELDS = 2000
 MAX_TEXT = 128 * 1024
-MAX_PATTERNS = 300
+MAX_PATTERNS = 150
 MAX_SUM = 2000  # characters of a value in arithmetic
 MAX_BRACES = 4000  # characters between two braces
 _SECRET_NAME = Lazy(

@@ -47,6 +47,9 @@ _RESERVED = Lazy(
     r"(?:if|then|elif|else|fi|while|until|done|do|for|select|case|esac|function|time|coproc|\[\[|[{}!])"
 )
 _NEXT = Lazy(r"[ \t]+([A-Za-z0-9_./:@%+,=^-]+)(?=[ \t\n;|]|\Z)")
+# A command of plain words alone, up to what ends it; none of them is an assignment in front of it.
+_COMMAND = Lazy(r"([A-Za-z0-9_./:@%+,^-]++)(?:[ \t]++[A-Za-z0-9_./:@%+,=^-]++)*+[ \t]*+(?=[;\n|)]|&(?!>)|\Z)")
+_WORDS = Lazy(r"[^ \t]+")
 _AFTER = Lazy(r"(?=[ \t\n;|&()<>]|\\\n|$)")
 _FUNCTION = Lazy(r"([^\s\\'\"`$|&;()<>{}=!#][^\s\\'\"`$|&;()<>=]*)(?:[ \t]|\\\n)*\((?:[ \t]|\\\n)*\)")
 _DECLARES = frozenset(("declare", "typeset", "local", "export", "readonly"))
@@ -171,16 +174,34 @@ class Parser(WordReader):
         self.depth -= 1
         return Seq(tuple(items))
 
+    def plain(self) -> Node | None:
+        """Read a command of plain words, as most are; None for any other."""
+        match = _COMMAND.match(self.text, self.pos, self.end)
+        if match is None:
+            return None
+        first = match.group(1)
+        if first in _DECLARES or _RESERVED.fullmatch(first) is not None:
+            return None
+        start, stop = match.span()
+        fixed = self.fixed
+        words = tuple(
+            [Word((), fixed or one.span(), one.group()) for one in _WORDS.finditer(self.text, start, stop)]
+        )
+        self.pos = stop
+        self.spend(len(words))
+        return Simple((), words, [], fixed or (start, stop), ())
+
     def pipeline(self) -> Node:
         commands: list[Node] = []
         both: list[bool] = []
         while True:
-            commands.append(self.command())
+            commands.append(self.plain() or self.command())
             operator = self.operator()
             if operator not in ("|", "|&"):
                 break
             both.append(operator == "|&")
             self.pos += len(operator)
+            self.spend()
             self.newlines()
         if len(commands) == 1:
             return commands[0]

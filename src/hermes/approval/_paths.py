@@ -140,6 +140,9 @@ class Classes:
             self._index(name, patterns)
         self._seconds = {one.rpartition("/")[2] for one in (*self._inside, *self._ending) if "/" in one}
         self._tables = tables
+        # Directories in which some name is a class of its own.
+        self._holding = {one.rpartition("/")[0] for one in (*self._exact, *TOP, "/home/x", "/Users/x")}
+        self._common: dict[str, tuple[str, ...] | None] = {}
         self._cache: dict[str, tuple[str, ...]] = {}
         self._directories: dict[str, tuple[str, frozenset[str]]] = {}
 
@@ -236,7 +239,29 @@ class Classes:
         if found is None:
             if len(self._cache) >= MAX_KNOWN:
                 self._cache.clear()
-            found = self._cache[path] = self._of(path)
+            found = self._plainly(path)
+            if found is None:
+                found = self._of(path)
+            self._cache[path] = found
+        return found
+
+    def _plainly(self, path: str) -> tuple[str, ...] | None:
+        """Return the classes of a path that has those of its directory, as most have; None of any other."""
+        directory, _, name = path.rpartition("/")
+        common = self._common.get(directory, ())
+        if common is None or not path.isascii() or name in self._ending or name in self._seconds:
+            return None
+        if self._names.may(name) or self._patterns.may(path):
+            return None
+        if directory in self._common:
+            return common
+        homely, inside = self._directories.get(directory) or self._within(directory)
+        own = directory in self._holding or homely in self._holding or path.startswith("/dev/")
+        found = None if own else tuple(sorted(inside, key=self._order.__getitem__))
+        if len(directory) <= MAX_KEPT:
+            if len(self._common) >= MAX_KNOWN:
+                self._common.clear()
+            self._common[directory] = found
         return found
 
     def _of(self, path: str) -> tuple[str, ...]:
@@ -341,11 +366,15 @@ class _Patterns:
         self._plain |= {max(one.removeprefix("~").split("*"), key=len) for one in patterns}
         self._any = None
 
-    def find(self, text: str, found: set[str]) -> None:
-        """Add the classes of a text to those that were found."""
+    def may(self, text: str) -> bool:
+        """Say whether one of them may fit a text."""
         if self._any is None:
             self._any = re.compile("|".join(map(re.escape, sorted(self._plain))) or "(?!)")
-        if self._any.search(text) is not None:
+        return self._any.search(text) is not None
+
+    def find(self, text: str, found: set[str]) -> None:
+        """Add the classes of a text to those that were found."""
+        if self.may(text):
             found.update(name for name, pattern in self._each if pattern.fullmatch(text))
 
 

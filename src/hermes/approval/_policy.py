@@ -24,7 +24,10 @@ from ._rules import Rule, Rules, Shape
 from ._syntax import Span, Unparsable
 
 MAX_FINDINGS = 2000
-MAX_LOOKS = 6_000  # at what a path is; some programs are asked several about a word
+# What judging commands takes, in steps of about 10 us: each command is one, each of its words and variables,
+# each pattern that it is compared with, and each look at what a path is.
+MAX_STEPS = 6_100
+MAX_OPTIONS = 1_000  # of one command
 LONGEST = 4096  # characters of a path
 FEW = 12
 
@@ -90,8 +93,9 @@ class Policy:
         self.vague = False  # a variable, a document or a target is not known
         self.read_only = True
         self._noted: set[tuple[str, Span]] = set()
-        self._looked = 0
+        self._steps = 0
         self._dull: dict[str, set[str]] = {}
+        self._among_secrets: dict[str, bool] = {}  # directories
         self._allowed = False
         self._kept: Callable[[str], bool] = bool
         self._carrying = carrying
@@ -142,6 +146,7 @@ class Policy:
             self.read_only = before  # the user's rule stands for it
 
     def _command(self, call: Call) -> None:
+        self.spend(len(call.env))
         for name, value in call.env.items():
             self.given(value)
             variable = variable_rule(name, value)
@@ -151,6 +156,8 @@ class Policy:
             return
         self.programs_run.append((tuple(call.argv), call.cwd, call.place))
         shape = Shape(call.argv)
+        if len(shape.flags) > MAX_OPTIONS:
+            raise Unparsable("a command of the line has too many options")
         self._allowed = False
         if self.user.rules:
             self._by_user(call, shape)
@@ -163,6 +170,7 @@ class Policy:
         if call.namesake:
             call = msgspec.structs.replace(call, name=call.argv[0])
         found = self.rules.find(call, shape)
+        self.spend(1 + len(call.argv) + shape.compared)
         for rule in found:
             self._apply(rule, call)
         if not found and call.name not in _OWN_WORDS and (call.name not in EFFECTS or call.name in _CLIENTS):
@@ -266,12 +274,19 @@ class Policy:
         self._noted.add(key)
         self.findings.append(Finding(action, rule, reason, severity, span))
 
+    def spend(self, steps: int) -> None:
+        """Count what judging the line takes.
+
+        :raises Unparsable: more than is done
+        """
+        self._steps += steps
+        if self._steps > MAX_STEPS:
+            raise Unparsable("the line runs too many commands, or names too many paths")
+
     # Paths
 
     def _classes(self, path: str) -> tuple[str, ...]:
-        self._looked += 1
-        if self._looked > MAX_LOOKS:
-            raise Unparsable("the line names too many paths")
+        self.spend(1)
         if self.disk is not None:
             path = self.disk(path)
         found = self.classes.of(path)
@@ -453,7 +468,7 @@ class Policy:
         self.reads(call, call.argv[1:])
 
     def reads(self, call: Call, words: Sequence[str]) -> None:
-        near = bool(self.links) or "secret" in self._classes(call.cwd)
+        near = bool(self.links) or self._near(call.cwd)
         signs = _SIGNS_IN.get(call.name)
         quoted = call.name in _EXPRESSIONS
         # What names nothing of importance does so for each program that is given it.
@@ -482,6 +497,13 @@ class Policy:
                 pieces += _QUOTED.findall(word)
             if not any([self._uses(piece, call) for piece in pieces]):
                 dull.add(word)
+
+    def _near(self, cwd: str) -> bool:
+        """Say whether a directory is one of credentials."""
+        found = self._among_secrets.get(cwd)
+        if found is None:
+            found = self._among_secrets[cwd] = "secret" in self._classes(cwd)
+        return found
 
     def _uses(self, piece: str, call: Call) -> bool:
         """Judge a path that a command is given; say whether there is anything to it."""

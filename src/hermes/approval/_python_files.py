@@ -10,7 +10,7 @@ from ._before import changed
 from ._marks import DECODED, REMOTE, SECRET, UNKNOWN
 
 if TYPE_CHECKING:
-    from ._python import Reader
+    from ._python_values import Values
 
 _KEEPS = marks.names(
     "strip rstrip lstrip splitlines split expandtabs encode copy lower upper title removesuffix removeprefix"
@@ -28,7 +28,7 @@ MAX_STEPS = 3000
 class Files:
     """The files that one piece of code has open, and what it writes to them."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: Values) -> None:
         self.reader = reader
         self.names: dict[str, tuple[str, str]] = {}  # what is written to: its path and how it was opened
         self.read: set[str] = set()
@@ -252,7 +252,7 @@ class Files:
         return out
 
 
-def known(reader: Reader, path: Any) -> str | None:
+def known(reader: Values, path: Any) -> str | None:
     """Return the text of a file of the session, where all of it is known."""
     if not isinstance(path, str):
         return None

@@ -65,12 +65,13 @@ class Shape:
     value.
     """
 
-    __slots__ = ("_looked_up", "flags", "operands", "words")
+    __slots__ = ("_looked_up", "compared", "flags", "operands", "words")
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.words = argv
         self.flags: list[tuple[str, str, str]] = []  # name, value after "=", next word
         self.operands: list[tuple[str, bool]] = []
+        self.compared = 0  # with how many patterns
         self._looked_up: tuple[frozenset[str], frozenset[str], frozenset[str]] | None = None
         after = False
         ended = False
@@ -234,6 +235,14 @@ class Pattern:
             self.steps.append(step)
             gap = False
 
+    @property
+    def needs(self) -> frozenset[str]:
+        """The words of which a command that matches has one as an operand; empty where no such are known."""
+        for step in self.steps:
+            if step.names and not step.flags and step.match is None and not step.end:
+                return step.names
+        return frozenset()
+
     def matches(self, shape: Shape) -> bool:
         """Say whether the words of a command match; its program has been compared already."""
         if self.rule.plain and shape.flags:
@@ -302,6 +311,37 @@ def _words(text: str) -> list[str]:
     return words
 
 
+class _Of:
+    """The patterns for one program. Most need a certain word, and are not looked at where it is missing."""
+
+    __slots__ = ("_always", "_flagless", "_needing", "patterns")
+
+    def __init__(self, patterns: list[Pattern]) -> None:
+        self.patterns = patterns
+        self._always: list[int] = []
+        self._flagless: list[int] = []  # those of them that need no option
+        self._needing: dict[str, list[int]] = {}
+        for number, pattern in enumerate(patterns):
+            needs = pattern.needs
+            if not needs:
+                self._always.append(number)
+                if not pattern.free:
+                    self._flagless.append(number)
+            for word in needs:
+                self._needing.setdefault(word, []).append(number)
+
+    def matching(self, shape: Shape) -> list[Pattern]:
+        """Return those that match the words of a command, in their order."""
+        numbers = self._always if shape.flags else self._flagless
+        needing, patterns = self._needing, self.patterns
+        if needing:
+            found = {number for word, _ in shape.operands if word in needing for number in needing[word]}
+            if found:
+                numbers = sorted(found.union(numbers))
+        shape.compared += len(numbers)
+        return [patterns[number] for number in numbers if patterns[number].matches(shape)] if numbers else []
+
+
 class Rules:
     """Rules, found by the name of a program."""
 
@@ -310,6 +350,7 @@ class Rules:
         # Patterns and expressions are compiled when a program of theirs is met for the first time.
         self._named: dict[str, list[tuple[Rule, str]]] = {}
         self._globbed: list[tuple[list[str], Rule, str]] = []
+        self._any: re.Pattern[str] | None = None  # all of those patterns
         self._texts: dict[str, list[tuple[Rule, str]]] = {}
         for rule in self.rules.values():
             for text in rule.patterns:
@@ -323,28 +364,35 @@ class Rules:
             for expression in rule.text:
                 for name in rule.programs.split():
                     self._texts.setdefault(name, []).append((rule, expression))
-        self._seen: dict[str, list[Pattern]] = {}
+        self._seen: dict[str, _Of] = {}
         self.names = frozenset(self._named) | frozenset(self._texts)
 
-    def _patterns(self, name: str, path: str) -> list[Pattern]:
+    def _of(self, name: str, path: str) -> _Of:
         key = path if path.startswith("/etc/") else name
         found = self._seen.get(key)
         if found is None:
             if len(self._seen) > 2000:
                 self._seen.clear()
-            found = [Pattern(rule, text) for rule, text in self._named.get(name, ())]
-            for globs, rule, text in self._globbed:
+            patterns = [Pattern(rule, text) for rule, text in self._named.get(name, ())]
+            for globs, rule, text in self._globbed if self._may(name, path) else ():
                 if any(fnmatch.fnmatchcase(name, one) or fnmatch.fnmatchcase(path, one) for one in globs):
-                    found.append(Pattern(rule, text))
-            self._seen[key] = found
+                    patterns.append(Pattern(rule, text))
+            found = self._seen[key] = _Of(patterns)
         return found
+
+    def _may(self, name: str, path: str) -> bool:
+        """Say whether a program is one by a pattern for its name or its path."""
+        if self._any is None:
+            globs = {fnmatch.translate(one) for names, _, _ in self._globbed for one in names}
+            self._any = re.compile("|".join(sorted(globs)) or "(?!)")
+        return self._any.match(name) is not None or self._any.match(path) is not None
 
     def allowing(self, call: Call, shape: Shape) -> list[Pattern]:
         """Return the patterns of the rules with ``allow`` that a command meets."""
         return [
             pattern
-            for pattern in self._patterns(call.name, call.argv[0])
-            if pattern.rule.action == "allow" and pattern.matches(shape)
+            for pattern in self._of(call.name, call.argv[0]).matching(shape)
+            if pattern.rule.action == "allow"
         ]
 
     def meets(self, call: Call, shape: Shape | None = None) -> bool:
@@ -353,9 +401,7 @@ class Rules:
 
     def find(self, call: Call, shape: Shape) -> list[Rule]:
         """Return the rules that a command meets."""
-        found = [
-            pattern.rule for pattern in self._patterns(call.name, call.argv[0]) if pattern.matches(shape)
-        ]
+        found = [pattern.rule for pattern in self._of(call.name, call.argv[0]).matching(shape)]
         texts = self._texts.get(call.name)
         if texts:
             said = " ".join(call.argv[1:])

@@ -69,7 +69,7 @@ _VERSIONED = Lazy(r"(?:python|pypy|perl|ruby|php)[\d.]+[tm]?")
 _BINARY = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
 MAX_WORDS = 16_000  # that commands are given, also those that are given to another by a wrapper
-MAX_COMPARED = 100_000
+MAX_COMPARED = 50_000
 MAX_FOUND = 300  # of one kind in a text, such as calls in code that run something
 MAX_ROUNDS = 12
 
@@ -108,6 +108,7 @@ class Interpreter:
         self.commands = 0
         self.words = 0
         self.values = 0
+        self.attributed = any(":" in one for one in state.options)  # some variable is a number, or the like
         self.compared: set[str] = set()  # the patterns of the line
         self.span: Span = (0, 0)
         self.place = ""
@@ -222,9 +223,11 @@ class Interpreter:
 
     def subshell(self, action: Callable[[], str], *, captured: bool | None = None) -> str:
         """Do something in a copy of the state."""
+        self.count()
         return self.within(self.state.fork(), action, captured=captured)
 
     def _substitute(self, body: Seq, state: State, stdin: str | None = None) -> str:
+        self.count()
         self.depth += 1
         if self.depth >= MAX_DEPTH:
             raise Unparsable("scripts are nested too deeply")
@@ -313,6 +316,7 @@ class Interpreter:
                 self.state.functions[name] = mine + tuple(one for one in bodies if one not in mine)
             return result
         self._compare(len(self.state.variables))
+        self.count()
         other = self.state.fork()
         result = self.within(other, partial(self.run, item.node, stdin))
         cwd = self.state.cwd
@@ -389,6 +393,7 @@ class Interpreter:
 
     def _twice(self, action: Callable[[], str]) -> str:
         """Do something that may be done any number of times."""
+        self.count()
         before = self.state.fork()
         out = [action()]
         changed = self.state.variables != before.variables or self.state.cwd != before.cwd
@@ -624,9 +629,7 @@ class Interpreter:
     def _simple(self, node: Simple, stdin: str | None) -> str:
         if self.depth == 0 or self.source:
             self.span = node.span
-        self.commands += 1
-        if self.commands > MAX_COMMANDS:
-            raise Unparsable("the line runs too many commands")
+        self.count()
         words = node.words
         if words and self.state.aliases:
             first = words[0]
@@ -699,11 +702,17 @@ class Interpreter:
 
     # Commands
 
-    def call(self, call: Call) -> str:
-        """Follow one command with its words resolved, and return what it prints."""
-        self.commands += 1
+    def count(self, number: int = 1) -> None:
+        """Count what is run: a command that is written is one when it is read and one when it is judged, and
+        a subshell, a loop, or what follows ``||`` is one more.
+        """
+        self.commands += number
         if self.commands > MAX_COMMANDS:
             raise Unparsable("the line runs too many commands")
+
+    def call(self, call: Call) -> str:
+        """Follow one command with its words resolved, and return what it prints."""
+        self.count()
         argv = call.argv
         self.words += len(argv)
         if self.words > MAX_WORDS:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ._parser import Parser
 
 MAX_DEPTH = 30
-MAX_PARTS = 6_000
+MAX_PARTS = 9_000
 
 _PLAIN = Lazy(r"[A-Za-z0-9_./:@%+,=^-]+(?=[ \t\n;&|<>)]|\Z)")
 _BARE = Lazy(r"[^ \t\n\\'\"`$|&;()<>]+")
@@ -73,8 +73,8 @@ class WordReader:
     def span(self, start: int) -> Span:
         return (start, self.pos) if self.fixed is None else self.fixed
 
-    def spend(self) -> None:
-        self.budget[0] -= 1
+    def spend(self, number: int = 1) -> None:
+        self.budget[0] -= number
         if self.budget[0] < 0:
             raise Unparsable("the line has too many parts", self.pos)
 
