@@ -1,4 +1,4 @@
-"""What only root may read, in a jail of root's: hidden before anything of others runs in it, or there is none."""
+"""What only root may read, in a jail of root's: hidden before anything of others runs, or there is none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ async def test_it_is_hidden(open_box: Open, monkeypatch: pytest.MonkeyPatch, rig
     assert any(is_folder for _, is_folder in hidden)
     files = [path for path, is_folder in hidden if not is_folder]
     folders = [path for path, is_folder in hidden if is_folder]
-    each = "do cat $f && echo read $f; echo x >$f && echo written $f; umount $f && echo bare $f; done 2>/dev/null"
+    each = (
+        "do cat $f && echo read $f; echo x >$f && echo written; umount $f && echo bare; done 2>/dev/null"
+    )
     assert (await box.exec(f"for f in {' '.join(files)}; {each}")).text == ""
     each = "do ls -A $d; echo x >$d/new && echo written $d; umount $d && echo bare $d; done 2>/dev/null"
     assert (await box.exec(f"for d in {' '.join(folders)}; {each}")).text == ""

@@ -1,6 +1,6 @@
 """Hiding files of the system in a jail of root's that has been made, before anything of others runs in it.
 
-Bubblewrap, told of each, reads all mounts for it again, some 0.3 ms; and it would have to wait for the search.
+Bubblewrap, told of each, reads all mounts again for it, some 0.3 ms, and would have to wait for the search.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from ._files import RUN, started_at
 __all__ = ["can_cover", "cover"]
 
 _SECONDS = 10.0
-_CAPABILITIES = (
-    1 << 18 | 1 << 19 | 1 << 21
-)  # CAP_SYS_CHROOT, PTRACE and ADMIN: to look at its files and join them
+# CAP_SYS_CHROOT, CAP_SYS_PTRACE and CAP_SYS_ADMIN: what looking at a jail's files, and joining them, takes.
+_CAPABILITIES = 1 << 18 | 1 << 19 | 1 << 21
 _FILES_OF_PROCESS, _MOUNTS = 0x200, 0x20000  # CLONE_FS, CLONE_NEWNS
 _SAFE = 1 | 2 | 4  # read-only, no setuid programs, no devices
 _REMOUNT, _BIND = 0x20, 0x1000
@@ -30,7 +29,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def can_cover() -> bool:
-    """Return whether we have the rights to: root of this machine does, root of a container mostly not. Blocks."""
+    """Return whether we have the rights to. Blocks.
+
+    Root of a machine does, root in a container mostly not.
+    """
     status = Path("/proc/self/status").read_text("ascii", "replace")
     rights = next((int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:")), 0)
     return rights & _CAPABILITIES == _CAPABILITIES
@@ -71,7 +73,7 @@ def cover(pid: int, host_run: str, hidden: Iterable[str]) -> None:
 
 
 def _made(pid: int, run: os.stat_result) -> bool:
-    """Wait until a process has the files of its jail, as far as bubblewrap mounts them; False when it has ended."""
+    """Wait until a process has the files of its jail, all that bubblewrap mounts; False when it has ended."""
     deadline = time.monotonic() + _SECONDS
     while started_at(pid):
         with contextlib.suppress(FileNotFoundError):
