@@ -39,9 +39,7 @@ async def test_it_is_hidden(open_box: Open, monkeypatch: pytest.MonkeyPatch, rig
     assert any(is_folder for _, is_folder in hidden)
     files = [path for path, is_folder in hidden if not is_folder]
     folders = [path for path, is_folder in hidden if is_folder]
-    each = (
-        "do cat $f && echo read $f; echo x >$f && echo written; umount $f && echo bare; done 2>/dev/null"
-    )
+    each = "do cat $f && echo read $f; echo x >$f && echo written; umount $f && echo bare; done 2>/dev/null"
     assert (await box.exec(f"for f in {' '.join(files)}; {each}")).text == ""
     each = "do ls -A $d; echo x >$d/new && echo written $d; umount $d && echo bare $d; done 2>/dev/null"
     assert (await box.exec(f"for d in {' '.join(folders)}; {each}")).text == ""
