@@ -57,8 +57,8 @@ async def test_its_start() -> None:
             first[label].append(one + two)
     rows = [
         Row.of("jail_open", "open, no network; local", opening["jail"], opening["local"]),
-        Row.of("jail_first", "the same and one command", first["jail"], first["local"]),
-        Row.of("jail_first_network", "the same, with network; local", first["jail_on"], first["local"]),
+        Row.of("jail_first", "first command; local", first["jail"], first["local"]),
+        Row.of("jail_first_network", "first, with network; local", first["jail_on"], first["local"]),
     ]
     off, on = ((row.hermes.median - row.plain.median) * 1000 for row in rows[1:] if row.plain is not None)
     report(
