@@ -404,7 +404,7 @@ class Sandbox:
                             scrub=self._supply.scrub if self._supply is not None else None,
                             entry=entry,
                         )
-                        await self._look_after()
+                        await self._look_after(done=True)
                         entry.ended(result)
                         return result
                     except HermesError as error:
@@ -451,9 +451,9 @@ class Sandbox:
         await _travelling.bring(self)
         return {} if self._supply is None else await self._supply.for_command(raw, args.get("env"))
 
-    async def _look_after(self) -> None:
+    async def _look_after(self, *, done: bool = False) -> None:
         place = self._the_place()
-        if not place.still():
+        if not place.still(done=done):
             for line in await place.mend():
                 warnings.warn(line, stacklevel=2)
 

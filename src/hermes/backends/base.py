@@ -519,10 +519,12 @@ class Backend(ABC):
         """
         return None
 
-    def still(self) -> bool:
+    def still(self, *, done: bool = False) -> bool:
         """Whether nothing of this machine that the place keeps from its commands can have changed.
 
         Asked on the event loop before and after each command, so it may take microseconds.
+
+        :param done: after a command, where only what people have to know is of interest
         """
         return True
 

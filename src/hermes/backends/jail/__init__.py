@@ -271,8 +271,8 @@ class JailBackend(Backend):
 
     # --- looking after it
 
-    def still(self) -> bool:
-        return self._watch is None or self._watch.still()
+    def still(self, *, done: bool = False) -> bool:
+        return self._watch is None or self._watch.still(done=done)
 
     async def mend(self) -> list[str]:
         return [] if self._watch is None else await asyncio.to_thread(self._watch.look)

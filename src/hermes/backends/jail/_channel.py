@@ -16,6 +16,7 @@ from hermes.errors import BackendError, HermesError
 from .._process import ProcessChannel
 from . import _overlay
 from ._bwrap import CHANGED, arguments, identity, only_roots, seccomp
+from ._cover import can_cover, cover
 from ._files import Files, held
 from ._git import followed
 from ._held import Held
@@ -129,7 +130,9 @@ class JailChannel(ProcessChannel):
             stack.callback(os.close, ended)
             stack.callback(os.close, alive)
             kept = self._keep(ended, stack)
-            hidden = list(only_roots("/etc")) if os.geteuid() == 0 else []
+            is_root = os.geteuid() == 0
+            covers = is_root and can_cover()
+            hidden = list(only_roots("/etc")) if is_root and not covers else []
             words, check = arguments(self._plan, self._files, self._network, kept, hidden)
             words += ["--info-fd", str(said_in.fileno()), "--seccomp", str(filters), "--sync-fd", str(alive)]
             network = self._way_out = self._network_of_its_own(ended)
@@ -145,10 +148,14 @@ class JailChannel(ProcessChannel):
             said_in.close()
             pid = 0
             try:
+                if covers:  # bubblewrap works meanwhile
+                    hidden = list(only_roots("/etc"))
                 pid = int(json.loads(said.read())["child-pid"])
                 begin(self._files, pid, None if plan.overlay else plan.here, kept.kept, hidden)
                 if network is not None:
                     network.start(pid)
+                if covers:  # nobody has asked for anything yet
+                    cover(pid, self._files.host_run, hidden)
             except BaseException as error:
                 words_of_it = _discard(process, pid)
                 if isinstance(error, ValueError):

@@ -21,7 +21,7 @@ from .._workspace import make_own, remove_trees
 from ..base import Spec
 from ._limits import Groups
 
-__all__ = ["CREDENTIALS", "HOME", "MARK", "RUN", "WORKSPACE", "Files", "Layout", "held"]
+__all__ = ["CREDENTIALS", "HOME", "MARK", "RUN", "WORKSPACE", "Files", "Layout", "held", "started_at"]
 
 WORKSPACE = "/workspace"
 HOME = "/home/hermes"
@@ -117,7 +117,7 @@ class Files:
 
     def note(self, pid: int, text: str) -> None:
         """Remember the first process of a jail, as it is known here, and something about it. Blocks."""
-        (self.base / "processes" / f"{pid}-{_started(pid)}").write_text(text, "utf-8")
+        (self.base / "processes" / f"{pid}-{started_at(pid)}").write_text(text, "utf-8")
 
     def mark(self) -> None:
         """Remember that its processes have to be looked for, as there are no namespaces. Blocks."""
@@ -206,7 +206,7 @@ def _state(pid: int) -> str:
     return next(iter(_stat(pid)), "")
 
 
-def _started(pid: int) -> str:
+def started_at(pid: int) -> str:
     """Return when a process was started, in the kernel's own measure; empty when there is none."""
     fields = _stat(pid)
     return "" if not fields or fields[0] in "ZX" else fields[19]
@@ -215,7 +215,7 @@ def _started(pid: int) -> str:
 def _ended(pid: int, started: str) -> bool:
     """End the first process of a jail, with which all others in it end, and say whether it is gone."""
     deadline = time.monotonic() + END_SECONDS
-    while started and _started(pid) == started:
+    while started and started_at(pid) == started:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         if time.monotonic() > deadline:

@@ -60,8 +60,10 @@ class Watch:
         self._files, self._here = files, here
         self._stamps: Stamps | None = None
 
-    def still(self) -> bool:
+    def still(self, *, done: bool) -> bool:
         """Return whether nothing can have changed since the last look. Does not block, but for ``stat``."""
+        if done and self._here is None:
+            return True  # files of the system are hidden anew without a word, before the next command
         return self._stamps is not None and _stamps(self._stamps) == self._stamps
 
     def look(self) -> list[str]:
