@@ -48,7 +48,22 @@ CODES = [
     b"\x1b\\",
 ]
 # What is a code only for a hasty reader, or for nobody.
-ODD = [b"\x1b", b"\x1b[", b"\x1b5", b"\x1b[3", b"\x1b[ q", b"\x1b7", b"\x1b]", b"\x07", b"\x18", b"[m", b"m"]
+ODD = [
+    b"\x1b;",
+    b"\x1b:[",
+    b"\x1b[>4m",
+    b"\x1b",
+    b"\x1b[",
+    b"\x1b5",
+    b"\x1b[3",
+    b"\x1b[ q",
+    b"\x1b7",
+    b"\x1b]",
+    b"\x07",
+    b"\x18",
+    b"[m",
+    b"m",
+]
 LINES = b"\x1b[32m2026-01-01\x1b[0m the quick \x1b[1;34mbrown\x1b[0m fox jumps over\n" * 6
 FILL = [
     LINES,

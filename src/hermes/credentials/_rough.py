@@ -30,7 +30,6 @@ _LEFT_OUT = _BETWEEN + _MARK + bytes(set(b"".join(_USUAL)))
 _OTHER = re.compile(rb"\x1b(?!\[[0-;?]*[mK])(?:\[[0-?]*[@-~]|%s)" % SHORT)
 _LINK_ENDS = (b"\x1b]8;;\x1b\\", b"\x1b]8;;\x07")
 _BELL = b"\x07"
-_NO_ENDS = bytes(set(range(256)).difference(_MARK + _BELL))
 # What a code may have of a value that it stands before.
 _SWALLOWED = re.compile(rb"\[?[0-?]*[ -/]*[0-~]")
 
@@ -138,14 +137,15 @@ def _parted(data: bytes) -> tuple[bytes, bytes] | None:
     for end in _LINK_ENDS:  # one for each link
         data = data.replace(end, _MARK + _BELL)
     data = data.replace(b"\x1b\\", _BELL).replace(b"\x1b]", _MARK)
-    ends = data.translate(None, _NO_ENDS)
-    if ends != (_MARK + _BELL) * (len(ends) // 2):
+    # In turn what is text, and what a title or a link says, with the bell at its end.
+    parts = data.replace(_BELL, _BELL + _MARK).split(_MARK)
+    inside = parts[1::2]
+    text, carried = _MARK.join(parts[::2]), b"".join(inside)
+    if _BELL in text or carried.count(_BELL) < len(inside):
         return None
-    parts = data.replace(_BELL, _MARK).split(_MARK)
-    carried = _BELL.join(parts[1::2])
-    if b"\x1b" in carried or max(map(len, parts[1::2])) > CARRIED:
+    if b"\x1b" in carried or max(map(len, inside)) > CARRIED:
         return None
-    return _MARK.join(parts[::2]), carried
+    return text, carried
 
 
 def _unusual(text: bytes) -> int:
