@@ -125,7 +125,7 @@ class Rough:
                 self._times -= 1
             if left >= least:
                 return start, bare
-            self._times += 2
+            self._times *= 2
         self._times = 4
         return 0, b""
 
