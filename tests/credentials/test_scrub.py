@@ -125,6 +125,14 @@ def test_split_anywhere(form: bytes) -> None:
     assert VALUE[:12] not in b"".join(in_pieces(text, [1] * len(text)))
 
 
+@pytest.mark.parametrize("word", ["disk-", "xghp_", "a-sk-"])
+def test_a_word_is_no_token_wherever_it_is_cut(word: str) -> None:
+    """What stood before what looks like the beginning of one is remembered."""
+    text = (word + "aB3" * 12).encode()
+    for at in range(1, len(text)):
+        assert b"".join(in_pieces(b"<" * 40 + text, [40 + at])) == b"<" * 40 + text, at
+
+
 @given(st.binary(max_size=300), st.lists(st.integers(1, 40), max_size=20))
 @settings(max_examples=300)
 def test_what_is_no_secret_passes_exactly(text: bytes, sizes: list[int]) -> None:

@@ -1,9 +1,9 @@
 """A rough look at a text with codes for a terminal: whether anything could be in it at all.
 
-To take the codes out exactly costs more than all the rest, since each is one by itself. Without their
-digits they are few: `ESC [ m`, `ESC [ ; m`, `ESC [ K`, and each of those is taken out everywhere at once. So
-the text and what is looked for are compared without digits. What is not there then is not there at all; where
-something is, the text has to be looked at exactly.
+To take the codes out exactly costs more than all the rest, since each is one by itself. Nearly all are of the
+same few characters, such as `ESC [ 3 1 m`. So the text and what is looked for are compared without those
+characters, wherever they stand: what is not there then is not there at all, with codes and without. Other
+codes are few, and are taken out one kind at a time. Where something is, the text has to be looked at exactly.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from ._views import CARRIED, automaton, codes
+from ._views import CARRIED, SHORT, automaton, codes
 
 if TYPE_CHECKING:
     from ahocorasick_rs import BytesAhoCorasick
 
 __all__ = ["Rough"]
 
-NEEDLE = 12
-LEAST = 4  # of a value without digits: less is everywhere
-KINDS = 16  # of codes in one text
+NEEDLE = 8
+LEAST = 4  # of a value without what codes are of: less is everywhere
+KINDS = 16  # of other codes in one text
 
-_DIGITS = b"0123456789"
-_WORD = frozenset(b"%c" % one for one in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-")
-_CODE = b"\x18"  # where one was; no code has it
-_OSC = re.compile(rb"\x1b\]([^\x07\x1b]{0,%d})(?:\x07|\x1b\\)" % CARRIED)
+_MARK = b"\x18"  # where something was; no code has it
+_BETWEEN = b"0123456789;:?\r\n"
+_USUAL = (b"\x1b[m", b"\x1b[K")
+_LEFT_OUT = _BETWEEN + _MARK + bytes(set(b"".join(_USUAL)))
+_OTHER = re.compile(rb"\x1b(?!\[[0-;?]*[mK])(?:\[[0-?]*[@-~]|%s)" % SHORT)
 _LINK_ENDS = (b"\x1b]8;;\x1b\\", b"\x1b]8;;\x07")
-_KIND = re.compile(rb"\x1b(?:\[[:-?]*[@-~]|[ -/]{0,4}[:-Z\\^-~])")
-_OF_DIGITS = (b"\x1b7", b"\x1b8", b"\x1b(0", b"\x1b)0")
-# What a code, or what is one only without its digits, may have of a value that it stands before.
+_BELL = b"\x07"
+# What a code may have of a value that it stands before.
 _SWALLOWED = re.compile(rb"\[?[0-?]*[ -/]*[0-~]")
 
 
@@ -40,7 +40,7 @@ class _Core(NamedTuple):
 
 
 class Rough:
-    """What is looked for, without its digits."""
+    """What is looked for, without what codes are of."""
 
     def __init__(self, forms: Iterable[bytes], heads: Iterable[bytes]) -> None:
         cores = [_core(form) for form in forms]
@@ -49,95 +49,117 @@ class Rough:
         self.blind = any(len(one.needle) < LEAST for one in cores)
         self._needles = sorted({one.needle for one in cores if one.needle})
         self._heads = sorted(heads)
+        self._times = 4  # so much longer than without codes the last text was at its end
+        self._longest = max(map(len, self._heads), default=0)
         self._rests: dict[int, list[bytes]] = {}  # of a token whose first letter ends a code
         for head in self._heads:
             self._rests.setdefault(head[0], []).append(head[1:])
-        self._matcher: BytesAhoCorasick = automaton([*self._needles, *self._heads])
+        self._matcher: BytesAhoCorasick = automaton([*self._needles, *map(_core_text, self._heads)])
 
-    def clear(self, data: bytes, joined: bytes, exact: bytes, raw: bytes) -> bool:
+    def clear(self, data: bytes, joined: bytes, raw: bytes) -> bool:
         """Return whether nothing is in a text, nor begins in it so far that it could be told.
 
         :param joined: what was before it, without codes and line breaks
-        :param exact: the same with line breaks
-        :param raw: the same with codes too
+        :param raw: the same with them
         """
-        if self.blind or _CODE in data:
-            return False
-        carried = b""
+        text, carried = data, b""
         if b"\x1b]" in data:
-            data, said = _parted(data)
-            carried = b"\n" + said.translate(None, _DIGITS)
-        for code in _OF_DIGITS:
-            data = data.replace(code, _CODE)
-        text = data.translate(None, _DIGITS)
-        for _ in range(KINDS):
-            at = text.find(b"\x1b")
-            if at < 0:
-                break
-            kind = _KIND.match(text, at)
-            if kind is None:
+            parted = _parted(data)
+            if parted is None:
                 return False
-            code = kind[0]
-            for rest in self._rests.get(code[-1], ()):
-                if code + rest in text:
-                    return False
-            text = text.replace(code, _CODE)
-        else:
+            text, carried = parted
+        others = self._others(text)
+        if others is None:
             return False
-        text += carried
-        whole = joined.translate(None, _DIGITS) + text.translate(None, b"\r\n" + _CODE)
-        headed = False
+        whole = _core_text(joined) + _core_text(others) + _BELL + _core_text(carried)
+        heads: list[int] = []
         for which, _, _ in self._matcher.find_matches_as_indexes(whole, overlapping=True):
             if which < len(self._needles):
                 return False
-            headed = True
-        # What ends a code may be no part of a word, where what was before the code is.
-        if headed and (
-            self._begun(exact.translate(None, _DIGITS) + text.translate(None, _CODE))
-            or any(_CODE + head in text for head in self._heads)
-        ):
+            heads.append(which - len(self._needles))
+        if heads and not self._words(heads, raw, data):
             return False
         # A code at the end of what was before may have the first letter of a token.
-        return b"\x1b" not in raw or not self._begun(raw + data[:NEEDLE])
+        return b"\x1b" not in raw or not self._matcher.find_matches_as_indexes(
+            _core_text(raw + data[: self._longest])
+        )
 
-    def _begun(self, text: bytes) -> bool:
-        """Return whether a token may begin there: in the middle of a word none does."""
-        return any(
-            which >= len(self._needles) and (text[start] == ord("-") or text[start - 1 : start] not in _WORD)
-            for which, start, _ in self._matcher.find_matches_as_indexes(text, overlapping=True)
+    def _others(self, text: bytes) -> bytes | None:
+        """Return a text without codes other than the usual, None if there is what is no code."""
+        at, left = 0, _unusual(text)
+        for _ in range(KINDS):
+            if not left:
+                return text
+            code = _OTHER.search(text, at)
+            if code is None or any(code[0] + rest in text for rest in self._rests.get(code[0][-1], ())):
+                return None
+            at = code.start()
+            count = text.count(code[0])
+            text = text.replace(code[0], _MARK)
+            # `ESC ; [ m` without what is between looks like a usual one.
+            left = left - count if code[0].translate(None, _LEFT_OUT) else _unusual(text)
+        return None
+
+    def _words(self, heads: list[int], raw: bytes, data: bytes) -> bool:
+        """Return whether each of these heads is within a word, as in `task-1`, where no token is."""
+        text = raw + data
+        return len(heads) == sum(
+            text[found.start() - 2 : found.start()].isalpha()  # of the two, one may end a code
+            for which in set(heads)
+            for found in re.finditer(rb"[0-9]*".join(map(re.escape, _bytes(self._heads[which]))), text)
+            if found.end() > len(raw) and found.start() > 1
         )
 
     def rest(self, data: bytes, least: int) -> tuple[int, bytes]:
         """Return where the end begins that has all that may go on, and so many bytes more, and it bare."""
         least += self.reach
-        for size in (4 * least, 16 * least):
-            if size > len(data):
-                break
+        while (size := self._times * least) <= len(data):
             start = data.rfind(b"\x1b", 0, len(data) - size)
             while start >= 0 and data.startswith(b"\\", start + 1):  # it may be the end of a code
                 start = data.rfind(b"\x1b", 0, start)
             if start < 0:
                 break
             bare = codes().sub(b"", data[start:])
-            if len(bare.translate(None, b"\r\n")) >= least:
+            left = len(bare.translate(None, b"\r\n"))
+            if left > 2 * least and self._times > 2:
+                self._times -= 1
+            if left >= least:
                 return start, bare
+            self._times *= 2
+        self._times = 4
         return 0, b""
 
 
-def _parted(data: bytes) -> tuple[bytes, bytes]:
-    """Return a text without its titles and links, and what those say."""
+def _parted(data: bytes) -> tuple[bytes, bytes] | None:
+    """Return a text without its titles and links, and what those say; None if one of them has no end."""
+    if _MARK in data:
+        return None
     for end in _LINK_ENDS:  # one for each link
-        data = data.replace(end, _CODE)
-    if b"\x1b]" not in data:
-        return data, b""
-    end = b"\x07" if b"\x07" in data else b"\x1b\\"
-    first, *others = data.split(b"\x1b]")
-    carried, ends, texts = zip(*[one.partition(end) for one in others], strict=True)
-    said = b"\n".join(carried)
-    if b"\x1b" in said or b"" in ends or max(map(len, carried)) > CARRIED:
-        found = _OSC.split(data)  # they end in several ways, or not at all
-        return _CODE.join(found[::2]), b"\n".join(found[1::2])
-    return _CODE.join([first, *texts]), said
+        data = data.replace(end, _MARK + _BELL)
+    data = data.replace(b"\x1b\\", _BELL).replace(b"\x1b]", _MARK)
+    # In turn what is text, and what a title or a link says, with the bell at its end.
+    parts = data.replace(_BELL, _BELL + _MARK).split(_MARK)
+    inside = parts[1::2]
+    text, carried = _MARK.join(parts[::2]), b"".join(inside)
+    if _BELL in text or carried.count(_BELL) < len(inside):
+        return None
+    if b"\x1b" in carried or max(map(len, inside)) > CARRIED:
+        return None
+    return text, carried
+
+
+def _unusual(text: bytes) -> int:
+    """Return how many codes there are that are not of characters that are left out alone."""
+    bare = text.translate(None, _BETWEEN)
+    return bare.count(b"\x1b") - sum(map(bare.count, _USUAL))
+
+
+def _core_text(text: bytes) -> bytes:
+    return text.translate(None, _LEFT_OUT)
+
+
+def _bytes(text: bytes) -> list[bytes]:
+    return [text[at : at + 1] for at in range(len(text))]
 
 
 def _core(form: bytes) -> _Core:
@@ -145,10 +167,10 @@ def _core(form: bytes) -> _Core:
         return _Core(b"", 0)
     before = _SWALLOWED.match(form)
     start = before.end() if before else 0
-    needle = form[start:].translate(None, _DIGITS)[:NEEDLE]
+    needle = _core_text(form[start:])[:NEEDLE]
     reach = start
     left = len(needle)
     while left:
-        left -= form[reach] not in _DIGITS
+        left -= form[reach] not in _LEFT_OUT
         reach += 1
     return _Core(needle, reach)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ahocorasick_rs import BytesAhoCorasick
 
-__all__ = ["Bare", "Found", "View", "automaton", "codes", "opened"]
+__all__ = ["Bare", "Found", "View", "automaton", "begins", "codes", "opened"]
 
 Found = tuple[int, int]  # where it begins and ends
 
@@ -60,6 +60,36 @@ def opened(data: bytes) -> int:
         if before >= 0 and _begun().match(data, before):
             return before
     return at if _begun().match(data, at) else len(data)
+
+
+def begins(text: bytes, bare: int, raw: int) -> int | None:
+    """Return where the end of a text begins that has so many characters without codes, and with them.
+
+    Line breaks do not count. It begins in no code. None: near the end is what only begins like a code.
+    """
+    at = place = hold = len(text)
+    while raw and hold:
+        hold -= 1
+        raw -= text[hold] not in b"\r\n"
+    while bare or hold < at:
+        start = text.rfind(b"\x1b", 0, at)
+        code = codes().match(text, start) if start >= 0 else None
+        if code is not None and code[0] == b"\x1b\\":  # it may be the end of a longer one
+            before = text.rfind(b"\x1b", 0, start)
+            longer = codes().match(text, before) if before >= 0 else None
+            if longer is not None and longer.end() == code.end():
+                start, code = before, longer
+        if code is None:
+            return None
+        end = code.end()
+        while bare and at > end:
+            at -= 1
+            bare -= text[at] not in b"\r\n"
+            place = at
+        if start < hold < end:
+            hold = start
+        at = start if bare or hold < end else hold
+    return min(place, hold)
 
 
 class Bare:

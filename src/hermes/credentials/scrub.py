@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ._rough import Rough
-from ._views import Bare, Found, View, automaton, codes, opened
+from ._views import Bare, Found, View, automaton, begins, codes, opened
 from .shapes import BEFORE, SHAPES, known
 from .values import LONGEST, SHORTEST, forms_of, values_of
 
@@ -35,11 +35,12 @@ EDGE = 4  # so many bytes of a value, where the rest was cut off, tell it
 SMALL = 4096
 LEAST = 12  # bytes of a token
 HELD = 1 << 16
-UNIT = 1 << 14  # of a text with codes, looked at exactly as a whole or not at all
-ROUGH = 2048  # a shorter one is looked at exactly
+UNIT = 1 << 14  # of a text with codes, looked at roughly as a whole
+PART = 1 << 12  # of one in which something is, looked at exactly as a whole or not at all
+ROUGH = 1024  # a shorter one is looked at exactly
 
 _HEADS = {head.encode(): one for one in SHAPES for head in one.heads}
-_PAST = max(map(len, _HEADS))
+_PAST = max(map(len, _HEADS)) + 1
 
 
 class _Patterns:
@@ -132,12 +133,17 @@ class Scrub:
         forms = (form for some in self._by_needle.values() for form in some)
         return Rough(forms, _HEADS if self.shapes else ())
 
+    @property
+    def roughly(self) -> bool:
+        """Whether a rough look can tell that nothing is in a text."""
+        return not (self._former or self._rough.blind)
+
     def clear(self, data: bytes, past: list[bytes]) -> tuple[int, bytes]:
         """Return up to where nothing is in a text with codes: 0, or nearly its end, and that without codes.
 
         :param past: what was let through before it, as :class:`Stream` keeps it
         """
-        if self._former or len(data) < ROUGH or not self._rough.clear(data, past[0], past[1], past[3]):
+        if not self.roughly or len(data) < ROUGH or not self._rough.clear(data, past[0], past[3]):
             return 0, b""
         return self._rough.rest(data, _PAST)
 
@@ -185,13 +191,15 @@ class Scrub:
 
     def others(self, view: View, *, tokens: bool) -> tuple[list[Found], int]:
         """Return the same of values of before, and of what looks like a token if there may be *tokens*."""
-        found, hold = self._tokens(view.text) if tokens else ([], len(view.text))
+        # What was before the first character is not known, where that is not the beginning of all.
+        first = int(view.past == _PAST)
+        found, hold = self._tokens(view.text, first) if tokens else ([], len(view.text))
         if self._former:
-            more, first = self._former.find(view.text)
-            found, hold = found + more, min(hold, first)
+            more, begun = self._former.find(view.text)
+            found, hold = found + more, min(hold, begun)
         return found, hold
 
-    def _tokens(self, text: bytes) -> tuple[list[Found], int]:
+    def _tokens(self, text: bytes, first: int) -> tuple[list[Found], int]:
         found: list[Found] = []
         hold, done = len(text), -1
         if not self.shapes or b"\0" in text:  # nobody reads binary data, and to change it would spoil it
@@ -203,7 +211,7 @@ class Scrub:
                 {start for _, start, _ in _heads().find_matches_as_indexes(text, overlapping=True)}
             )
         for start in starts:
-            if start < done:
+            if start < max(done, first):
                 continue
             match = _re().known.match(text, start)
             if match is not None:
@@ -250,12 +258,7 @@ class Stream:
         """Take a piece, and return what can be let through now."""
         if len(data) <= UNIT or b"\x1b" not in data:
             return self._take(self._held + data if self._held else data, last=False)
-        # In parts: where there is a secret in one, the others need not be looked at exactly.
-        parts = []
-        for at in range(0, len(data), UNIT):
-            part, more = self._held + data[at : at + UNIT], at + UNIT < len(data)
-            parts.append(self._take(part, last=False, more=more))
-        return b"".join(parts)
+        return self._divided(data, UNIT)
 
     def renew(self, scrub: Scrub) -> None:
         """Look for what is declared by now from here on."""
@@ -278,7 +281,17 @@ class Stream:
         held, self._held = self._held, b""
         return self._take(held, last=True, cut=cut) if held else b""
 
-    def _take(self, data: bytes, *, last: bool, cut: bool = False, more: bool = False) -> bytes:
+    def _divided(self, data: bytes, size: int, *, more: bool = False) -> bytes:
+        """Take a piece in parts: where there is a secret in one, the others need not be looked at exactly."""
+        parts = []
+        for at in range(0, len(data), size):
+            part, follows = self._held + data[at : at + size], more or at + size < len(data)
+            parts.append(self._take(part, last=False, more=follows, part=size == PART))
+        return b"".join(parts)
+
+    def _take(
+        self, data: bytes, *, last: bool, cut: bool = False, more: bool = False, part: bool = False
+    ) -> bytes:
         end = len(data) if last else opened(data)
         whole = data[:end] if end < len(data) else data  # the rest is not known to be a code yet
         # Without a code both ways of looking are the same.
@@ -290,6 +303,14 @@ class Stream:
             if back is not None:
                 self._held = data[end - back :]
                 return data[: end - back]
+        if (
+            twice
+            and not (since or last or part)
+            and len(data) > 2 * PART >= len(self._held)
+            and self._scrub.roughly
+        ):
+            self._held = b""
+            return self._divided(data, PART, more=more)
         looked, pasts = (whole[since:], [b""] * 4) if since else (whole, self._past)
         bare = Bare(looked)
         views: list[View] = []
@@ -334,23 +355,21 @@ class Stream:
         :param bare: it without codes
         :param least: so many bytes of a value matter
         """
-        looks = [bare.translate(None, b"\r\n"), bare, text.translate(None, b"\r\n"), text]
-        first, second = self._scrub.begun(looks[0], least), self._scrub.begun(looks[2], least)
+        joined, crossed = bare.translate(None, b"\r\n"), text.translate(None, b"\r\n")
+        first, second = self._scrub.begun(joined, least), self._scrub.begun(crossed, least)
         if first is None or second is None:
             return None
-        self._begun = held = max(first, second)
-        after = held
-        if held:
-            code = codes().match(text, text.rfind(b"\x1b"))
-            if code is None:
-                return None
-            if code.end() == len(text) and not first and code[0] != b"\x1b\\":
-                held, after = len(code[0]), 0  # the last letter of a code: it is not cut in two
-            elif code.end() > len(text) - held or not looks[0].endswith(text[-held:]):
-                return None
-        cuts = (after, after, held, held)
-        self._past = [look[-_PAST - cut : len(look) - cut] for look, cut in zip(looks, cuts, strict=True)]
-        return held
+        hold = begins(text, first, second)
+        if hold is None:
+            return None
+        self._begun, held = max(first, second), text[hold:]
+        kept = codes().sub(b"", held) if b"\x1b" in held else held
+        ends = kept.translate(None, b"\r\n"), kept, held.translate(None, b"\r\n"), held
+        self._past = [
+            look[-_PAST - len(end) : len(look) - len(end)]
+            for look, end in zip((joined, bare, crossed, text), ends, strict=True)
+        ]
+        return len(held)
 
     def _without(self, data: bytes, spans: list[Found], end: int) -> bytes:
         if not spans:

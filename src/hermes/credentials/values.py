@@ -62,8 +62,11 @@ def forms_of(value: bytes) -> Iterator[bytes]:
     for quoted in (*quotes, urllib.parse.quote_plus(value)):
         yield quoted.encode()
         yield re.sub(r"%..", lambda found: found[0].lower(), quoted).encode()
-    yield json.dumps(text)[1:-1].encode()
-    yield json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogateescape")
+    escaped = json.dumps(text)[1:-1]
+    others = re.sub(r"\\u....", lambda found: "\\u" + found[0][2:].upper(), escaped)
+    for one in (escaped, others, json.dumps(text, ensure_ascii=False)[1:-1]):
+        for written in (one, one.replace("/", "\\/")):  # as others escape it
+            yield written.encode("utf-8", "surrogateescape")
     for shift, first in ((0, 0), (1, 2), (2, 3)):  # the characters before depend on what is before
         last = (shift + len(value)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
