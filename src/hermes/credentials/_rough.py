@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from hermes._lazy import Lazy
+
 from ._views import CARRIED, automaton, codes
 
 if TYPE_CHECKING:
@@ -26,12 +28,12 @@ KINDS = 16  # of codes in one text
 _DIGITS = b"0123456789"
 _WORD = frozenset(b"%c" % one for one in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-")
 _CODE = b"\x18"  # where one was; no code has it
-_OSC = re.compile(rb"\x1b\]([^\x07\x1b]{0,%d})(?:\x07|\x1b\\)" % CARRIED)
+_OSC = Lazy(rb"\x1b\]([^\x07\x1b]{0,%d})(?:\x07|\x1b\\)" % CARRIED)
 _LINK_ENDS = (b"\x1b]8;;\x1b\\", b"\x1b]8;;\x07")
-_KIND = re.compile(rb"\x1b(?:\[[:-?]*[@-~]|[ -/]{0,4}[:-Z\\^-~])")
+_KIND = Lazy(rb"\x1b(?:\[[:-?]*[@-~]|[ -/]{0,4}[:-Z\\^-~])")
 _OF_DIGITS = (b"\x1b7", b"\x1b8", b"\x1b(0", b"\x1b)0")
 # What a code, or what is one only without its digits, may have of a value that it stands before.
-_SWALLOWED = re.compile(rb"\[?[0-?]*[ -/]*[0-~]")
+_SWALLOWED = Lazy(rb"\[?[0-?]*[ -/]*[0-~]")
 
 
 class _Core(NamedTuple):
