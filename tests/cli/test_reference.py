@@ -175,7 +175,7 @@ def test_most_calls_of_exec_are_read_at_once_and_the_rest_is_left_to_the_whole()
     at_once = [line for line in EXECS if _quick.options(line.split()) is not None]
     assert len(at_once) == 15, at_once
     options = {
-        (name, one.is_flag, one.name)
+        (name, getattr(one, "is_flag", False), one.name)
         for one in typer.main.get_command(exec_app).params
         for name in one.opts
         if one.param_type_name == "option"
