@@ -14,6 +14,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+from hermes._lazy import Lazy
+
 from ._lock import Lock
 from .config import make_private
 from .errors import HermesError
@@ -35,8 +37,8 @@ MIGRATIONS = (
 
 _OLD = ("sandboxes", "workspaces", "auto.json", "grants.json")
 _LARGEST = 1 << 28  # of a file that is taken over
-_RECORD = re.compile(r"([A-Za-z0-9][\w.-]*)@([A-Za-z0-9][\w.-]*)\.json", re.ASCII)
-_MANIFEST = re.compile(r"([A-Za-z0-9][\w.-]*)\.json", re.ASCII)
+_RECORD = Lazy(r"([A-Za-z0-9][\w.-]*)@([A-Za-z0-9][\w.-]*)\.json", re.ASCII)
+_MANIFEST = Lazy(r"([A-Za-z0-9][\w.-]*)\.json", re.ASCII)
 # Where processes of several machines may look at one file, the shared memory that WAL rests on is not shared.
 _ONE_MACHINE = frozenset(
     [

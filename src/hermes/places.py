@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import os
 import time
 import warnings
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -31,8 +30,7 @@ Origin = Literal["there", "new", "anew"]
 COMMON = ("image", "network", "limits", "persistent", "keep")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """The sandbox that a client asks for. *options* are the backend's own and those that all share.
 
     *recreate* allows to make it anew, with its files, where it was made with other settings; *progress* gets
@@ -44,9 +42,9 @@ class Wanted:
     named: bool
     workspace: str | None = None
     here: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    lifetime: Lifetime = field(default_factory=Lifetime)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, str] = msgspec.field(default_factory=dict)
+    lifetime: Lifetime = msgspec.field(default_factory=Lifetime)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     recreate: bool = False
     progress: Callable[[str], None] | None = None
 
@@ -224,7 +222,7 @@ async def _create(
 ) -> tuple[Backend, SandboxRecord]:
     kind = backends.load(wanted.backend)
     again = earlier is not None  # its files are there: the record, without which nobody finds them, stays
-    ident = earlier.id if earlier is not None else secrets.token_hex(8)
+    ident = earlier.id if earlier is not None else os.urandom(8).hex()
     await _sweep(kind, config, store, wanted)
     place = kind(_spec(wanted, ident), config)
     if wanted.progress is not None:

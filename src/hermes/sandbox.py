@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import shlex
 import time
 import warnings
@@ -99,7 +98,7 @@ class Sandbox:
         self.named = name is not None
         if self.named:
             check_name(str(name))
-        self.name = name or f"tmp-{secrets.token_hex(4)}"
+        self.name = name or f"tmp-{os.urandom(4).hex()}"
         self.id = ""
         self.cwd = cwd or ""
         self._env = dict(env or {})
@@ -113,7 +112,7 @@ class Sandbox:
         self._recreate = recreate
         self._on_progress = on_progress
         self._options = options
-        self._client = secrets.token_hex(4)
+        self._client = os.urandom(4).hex()
         self._place: Backend | None = None
         self._open_channel: Channel | None = None
         self._noting: asyncio.Future[None] | None = None
@@ -492,7 +491,7 @@ class Sandbox:
         :raises CommandError: that directory cannot be used
         """
         await self._awake()
-        name = name or f"s-{secrets.token_hex(4)}"
+        name = name or f"s-{os.urandom(4).hex()}"
         args = {"session": name, **self._base}
         if cwd is not None:
             args["base_cwd"] = os.path.join(self.cwd, cwd)

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from ._lock import Lock
 from .config import home as default_home
 from .errors import ConfigError, HermesError
@@ -42,7 +44,7 @@ __all__ = [
 
 TOUCH_EVERY = 60.0  # seconds; to the minute is enough, and each change has to reach the disk
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
+_NAME = Lazy(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}", re.ASCII)
 
 
 class SandboxRecord(msgspec.Struct, kw_only=True):

@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(120)]
 NOT_FOR_EXEC = frozenset({
     "anyio", "click", "email", "hermes.bench", "hermes.files", "hermes.forward", "hermes.job",
     "hermes.pty", "hermes.sync", "hermes.testing", "http", "importlib.metadata", "markdown_it",
-    "multiprocessing", "prompt_toolkit", "pydantic", "pygments", "pytest", "rich", "ruamel", "unittest",
-    "xml", "yaml", "zipfile",
+    "multiprocessing", "prompt_toolkit", "pydantic", "pygments", "pytest", "rich", "ruamel", "typer",
+    "unittest", "xml", "yaml", "zipfile",
 })  # fmt: skip
 
 

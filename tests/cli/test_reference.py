@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import shutil
 import subprocess
@@ -15,7 +16,10 @@ import typer
 from cli._tool import Cli
 from cli.test_shell import Terminal
 from hermes.cli import _quick, _reference
+from hermes.cli._exec import execute
 from hermes.cli._main import app, main
+from hermes.cli._process import Globals, whole
+from hermes.cli.exec import app as exec_app
 from hermes.config._load import ENVIRONMENT
 
 AGAIN = "make it again: python -m hermes.cli._reference"
@@ -94,6 +98,90 @@ def test_where_anything_else_has_a_say_the_whole_answers(
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("_HERMES_COMPLETE", "complete_bash")
     assert _quick.quick([]) is None
+
+
+EXECS = (
+    "true",
+    "-- true",
+    "-- --json x",
+    "true --json",
+    "printf %s -q --",
+    "--sandbox local true",
+    "--sandbox=apptainer -q ls -l",
+    "--sandbox docker --sandbox local true",
+    "--sandbox",
+    "--sandbox= true",
+    "--cwd --json true",
+    "--cwd -x true",
+    "--cwd=/a=b true",
+    "--cwd / -- true",
+    "--timeout 10m true",
+    "--timeout=1.5 true",
+    "--timeout never true",
+    "--timeout -1 true",
+    "--session s --name n --workspace here true",
+    "--rm --here --stdin --json --yes --quiet true",
+    "-q -y true",
+    "-qy true",
+    "-q -q true",
+    "--rm --keep true",
+    "--keep true",
+    "--rm --no-such true",
+    "--js true",
+    "--json=1 true",
+    "-e A=1 --set timeout=3 --max-output 5 true",
+    "--max-output 5 --json true",
+    "- x",
+    "--",
+    "",
+    "-q",
+    "--help",
+    "--debug true",
+)
+
+
+@pytest.mark.parametrize("line", EXECS)
+@pytest.mark.parametrize("more", [[], ["a b", ""], [""]])
+def test_exec_is_asked_for_the_same_by_both_readers(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, line: str, more: list[str]
+) -> None:
+    asked: list[Any] = []
+    defaults = {
+        name: one.default for name, one in inspect.signature(execute).parameters.items() if name != "globals_"
+    }
+
+    def note(known: Globals, /, command: list[str], **given: Any) -> int:
+        asked.append(
+            (known.sandbox, {**defaults, **given, "command": command, "env": given.get("env") or None})
+        )
+        return 0
+
+    monkeypatch.setattr("hermes.cli._exec.execute", note)
+    monkeypatch.setattr("hermes.cli.exec.execute", note)
+    monkeypatch.setattr(
+        "hermes.cli._process.whole", lambda work, *, ends: work(Globals()) if ends else whole(work, ends=ends)
+    )
+    words = [*line.split(), *more]
+    code = _quick.quick(["exec", *words])
+    if code is None:
+        assert _quick.options(words) is None
+        return
+    assert main(["exec", *words]) == 0
+    capsys.readouterr()
+    assert asked[0] == asked[1]
+
+
+def test_most_calls_of_exec_are_read_at_once_and_the_rest_is_left_to_the_whole() -> None:
+    at_once = [line for line in EXECS if _quick.options(line.split()) is not None]
+    assert len(at_once) == 15, at_once
+    options = {
+        (name, getattr(one, "is_flag", False), one.name)
+        for one in typer.main.get_command(exec_app).params
+        for name in one.opts
+        if one.param_type_name == "option"
+    }
+    flags = {(name, True, key) for name, key in _quick.FLAGS.items()}
+    assert flags | {(name, False, key) for name, key in _quick.VALUES.items()} <= options
 
 
 def test_the_quick_ones_import_nothing_that_takes_time(hermes_home: Path) -> None:

@@ -128,3 +128,29 @@ async def test_the_code_and_the_mark_go_on_over_programs() -> None:
         await box.run("true")
         marks = [int(one.rsplit(".", 1)[1]) for one in (first, (await box.run("echo $HERMES_TASK")).text)]
         assert marks[1] == marks[0] + 3
+
+
+async def test_programs_are_stopped_end_the_shell_and_are_missing_as_other_commands() -> None:
+    """The first two of a kind take another way than those after them, which must not be seen."""
+    async with Sandbox("local", approval="off") as box:
+        codes = []
+        for _ in range(4):
+            late = await box.run("sleep 30", timeout=0.2)
+            missing = await box.run("no-such-program x")
+            codes.append((late.timed_out, late.exit_code, missing.exit_code, missing.stderr.splitlines()[1:]))
+            assert missing.stderr.endswith(b"no-such-program: command not found\n")
+            for _ in range(3):
+                assert (await box.run("false")).exit_code == 1
+        assert codes == [(True, 124, 127, [])] * 4
+        await box.run("set -e")
+        for _ in range(4):
+            assert (await box.run("false")).exit_code == 1
+            assert (await box.run("true")).exit_code == 0
+        assert (await box.run("sh -c 'kill -9 $$'")).exit_code == 137
+
+
+async def test_a_trace_is_the_same_for_all_commands() -> None:
+    async with Sandbox("local", approval="off") as box:
+        await box.run("set -x")
+        said = {(await box.run(command)).stderr for command in ["echo a", ': "$((1))"; echo a'] * 4}
+        assert {line for text in said for line in text.splitlines()} == {b"++ echo a", b"++ : 1"}

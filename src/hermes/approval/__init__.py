@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import enum
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from hermes._lazy import Lazy
 from hermes.errors import ConfigError, HermesError, Refused
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ def decide(judge: Judge, request: Request, state: SessionState | None = None) ->
 
 
 SHELLS = frozenset(("sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "su"))
-INTERPRETER = re.compile(r"(?:python|pypy|perl|ruby|node|nodejs|bun|deno|php|lua|Rscript|tclsh|guile)[\d.]*")
+INTERPRETER = Lazy(r"(?:python|pypy|perl|ruby|node|nodejs|bun|deno|php|lua|Rscript|tclsh|guile)[\d.]*")
 GIVEN = frozenset(("-c", "-e", "-m", "-r", "--eval", "--command", "--version", "--help", "-V", "-h"))
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from ._call import Call
-from ._lazy import Lazy
 from ._marks import UNKNOWN
 from ._nodes import MAX_OUTPUT, keyed
 from ._syntax import Assign, Lit, Simple, Word

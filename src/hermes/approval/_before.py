@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from functools import partial
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from ._call import Call
-from ._lazy import Lazy
 from ._marks import BEFORE, UNKNOWN
 from ._run import Interpreter
 

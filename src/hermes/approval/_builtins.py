@@ -8,11 +8,12 @@ from functools import partial
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from ._assign import MAX_ITEMS, attributes, settled
 from ._call import Call
 from ._carriers import written
-from ._lazy import Lazy
 from ._marks import ENVIRON, SECRET, SPLIT, UNKNOWN
 from ._run import Interpreter
 from ._words import ansi_unescape
@@ -62,7 +63,7 @@ def printf(run: Interpreter, call: Call) -> str:
     return text
 
 
-_NUL = re.compile(r"\\(?:0{1,4}|x0{1,2})")
+_NUL = Lazy(r"\\(?:0{1,4}|x0{1,2})")
 
 
 def format_text(template: str, arguments: list[str], *, nul: bool = False) -> str:

@@ -8,10 +8,11 @@ from functools import partial
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
-from ._lazy import Lazy
 from ._marks import FOUND, OUTPUT, REMOTE, SPLIT, UNKNOWN
 from ._nodes import quoted
 from ._nodes import written as _written

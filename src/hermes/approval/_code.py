@@ -8,6 +8,8 @@ from functools import partial
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _growth as growth
 from . import _marks as marks
 from ._before import changed
@@ -28,7 +30,6 @@ from ._inline import (
     unescape,
 )
 from ._inline import told as told_code
-from ._lazy import Lazy
 from ._loads import included
 from ._marks import REMOTE, UNKNOWN
 from ._options import options_of

@@ -7,8 +7,9 @@ import binascii
 import re
 from collections.abc import Callable
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
-from ._lazy import Lazy
 from ._marks import DECODED
 
 MAX_DECODED = 20_000

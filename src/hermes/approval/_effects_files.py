@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
 from ._effect import has, operands_of
 from ._effects_other import broad, held
-from ._lazy import Lazy
 from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, PRIVATE, REMOTE, SECRET, SPLIT, UNKNOWN
 from ._options import options_of
 from ._rules import Shape

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _effects_trees as trees
 from . import _marks as marks
 from ._call import Call
 from ._effect import has, operands_of
-from ._lazy import Lazy
 from ._marks import ENVIRON, EVERY, OUTPUT, PIDS, SPLIT
 from ._options import apart, options_of, searched
 from ._rules import Shape
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 # What systemd stops or restarts the machine at, as by Ctrl-Alt-Del.
-_ENDS_ALL = re.compile(r"(?i)(?:sig)?(?:int|rtmin\+(?:[3-6]|1[3-6]))|2|3[7-9]|40|4[7-9]|50")
+_ENDS_ALL = Lazy(r"(?i)(?:sig)?(?:int|rtmin\+(?:[3-6]|1[3-6]))|2|3[7-9]|40|4[7-9]|50")
 
 
 def kill(policy: Policy, call: Call, shape: Shape) -> None:
@@ -227,7 +228,7 @@ def held(policy: Policy, call: Call, word: str) -> str:
     return policy.held.get(path, "") + policy.held_by(path)
 
 
-_ASKS_THERE = re.compile(r"(?i)(?:exec|system|shell):\W*(?:\S*/)?(?:sudo|su|doas)\b.*,\s*(?:pty|ctty)")
+_ASKS_THERE = Lazy(r"(?i)(?:exec|system|shell):\W*(?:\S*/)?(?:sudo|su|doas)\b.*,\s*(?:pty|ctty)")
 
 
 def nc(policy: Policy, call: Call, shape: Shape) -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from . import _paths as paths
 from ._call import Call
 from ._effect import has, operands_of
-from ._lazy import Lazy
 from ._options import searched
 
 if TYPE_CHECKING:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
-from ._lazy import Lazy
 from ._marks import UNKNOWN
 
 # Programs load what these name.

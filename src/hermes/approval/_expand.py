@@ -6,9 +6,10 @@ import itertools
 import re
 from collections.abc import Callable, Sequence
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from ._globs import MAX_PATTERN
-from ._lazy import Lazy
 from ._marks import SPLIT, UNKNOWN
 from ._state import State, Value
 from ._syntax import Arith, Lit, Part, Proc, Seq, Sub, Unparsable, Var, Word

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
-from ._lazy import Lazy
 
 # A name has no more bytes, and a path no more than the other; what asks for more stands for nothing.
 MAX_NAME = 255

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
-from ._lazy import Lazy
 
 HUGE = 10**9
 _NUMBER = r"(?:10\s*(?:\*\*|\^)\s*(?:9|[1-9]\d)\b|\d+(?:\.\d+)?[eE]\+?(?:9|[1-9]\d)\b|\d[\d_]{9,}\b)"

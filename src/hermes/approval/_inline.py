@@ -11,6 +11,8 @@ from functools import partial
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _growth as growth
 from . import _marks as marks
 from . import _quotes as quotes
@@ -19,7 +21,6 @@ from ._carriers import unseen as _unseen
 from ._carriers import written
 from ._decode import decoded, legible
 from ._expand import secret_name
-from ._lazy import Lazy
 from ._loads import within
 from ._marks import REMOTE, UNKNOWN
 from ._nodes import fed, python_module
@@ -477,7 +478,7 @@ class Inline:
         self.language = language
         self.flags = flags.split()
         self.valued = frozenset(valued.split())
-        self.cluster = re.compile(cluster) if cluster else None
+        self.cluster = Lazy(cluster) if cluster else None
 
     def __call__(self, run: Interpreter, call: Call) -> str:
         codes, rest = self.codes(call.argv[1:])

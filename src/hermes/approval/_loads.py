@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from . import _recipes as recipes
 from ._call import Call
-from ._lazy import Lazy
 from ._marks import REMOTE
 from ._nodes import written
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ._lazy import Lazy
+from hermes._lazy import Lazy
 
 UNKNOWN = "\U0010ff00"  # some text, within one word
 SPLIT = "\U0010ff01"  # some text that was not quoted: any number of words

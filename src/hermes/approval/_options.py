@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from ._lazy import Lazy
+from hermes._lazy import Lazy
 
 
 def options_of(words: list[str], valued: frozenset[str]) -> tuple[list[tuple[str, str]], list[str]]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from ._call import Call
 from ._effect import operands_of
-from ._lazy import Lazy
 
 if TYPE_CHECKING:
     from ._policy import Policy

@@ -7,6 +7,8 @@ from functools import partial
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from ._call import Call
 from ._carriers import Handler, Wrapper, carried, written
@@ -20,7 +22,7 @@ _MARKS = marks.ALL + " \n"
 
 def conventional(language: str, *names: str) -> Handler:
     """A program that runs files of certain names, of those that were written in the session."""
-    wanted = re.compile("|".join(names))
+    wanted = Lazy("|".join(names))
 
     def handler(run: Interpreter, call: Call) -> str:
         if call.name in ("tox", "nox") and "--" in call.argv:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from ._lazy import Lazy
+from hermes._lazy import Lazy
+
 from ._syntax import (
     Assign,
     Case,

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from hermes._lazy import Lazy
+
 from ._globs import meets
-from ._lazy import Lazy
 from ._marks import DECODED, GLOBS, STAR, UNKNOWN, globbed, marked, names, plain, unknown
 
 # Directories that belong to the system as a whole: nobody deletes one of these in earnest.
@@ -355,14 +356,14 @@ class _Patterns:
     """Patterns of some classes. That none fits, as mostly, is told by one look for what is plain in them."""
 
     def __init__(self) -> None:
-        self._each: list[tuple[str, re.Pattern[str]]] = []
+        self._each: list[tuple[str, Lazy[str]]] = []
         self._plain: set[str] = set()
         self._any: re.Pattern[str] | None = None
 
     def add(self, name: str, patterns: list[str]) -> None:
         if not patterns:
             return
-        self._each.append((name, re.compile("|".join(map(_regex, patterns)), re.DOTALL)))
+        self._each.append((name, Lazy("|".join(map(_regex, patterns)), re.DOTALL)))
         self._plain |= {max(one.removeprefix("~").split("*"), key=len) for one in patterns}
         self._any = None
 

@@ -10,6 +10,8 @@ from functools import cache
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _effects_trees as trees
 from . import _marks as marks
 from . import _outputs as outputs
@@ -18,7 +20,6 @@ from ._call import Call
 from ._effect import Effect
 from ._effects import EFFECTS
 from ._environment import variable_rule
-from ._lazy import Lazy
 from ._marks import ENVIRON, KEY, OUTPUT, PIDS, PRIVATE, SECRET, SPLIT, UNKNOWN
 from ._rules import Rule, Rules, Shape
 from ._syntax import Span, Unparsable

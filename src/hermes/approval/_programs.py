@@ -7,13 +7,14 @@ from functools import partial
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from . import _paths as paths
 from ._before import changed, pieces, substituted
 from ._call import Call
 from ._carriers import Handler, told
 from ._decode import decoded, legible, way_of
-from ._lazy import Lazy
 from ._marks import BEFORE, DECODED, ENVIRON, EVERY, OUTPUT, PIDS, REMOTE, SECRET, UNKNOWN
 from ._options import apart, options_of, searched
 from ._run import Interpreter

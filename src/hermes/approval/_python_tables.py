@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
-from ._lazy import Lazy
 
 PRINTS = {"print": "\n", "sys.stdout.write": "", "sys.stderr.write": "", "pprint.pprint": "\n"}
 SHELL = frozenset(

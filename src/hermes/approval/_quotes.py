@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ._lazy import Lazy
+from hermes._lazy import Lazy
+
 from ._marks import UNKNOWN
 
 _STRING = r"""(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')"""
@@ -45,7 +46,7 @@ def rewritten(code: str, language: str) -> tuple[str, list[str]]:
     return "".join([*out, code[at:]]), commands
 
 
-def _quoted(code: str, pattern: Lazy) -> Iterator[tuple[str, int, int, str]]:
+def _quoted(code: str, pattern: Lazy[str]) -> Iterator[tuple[str, int, int, str]]:
     unclosed = at = 0
     while unclosed < _MOST and (match := pattern.search(code, at)) is not None:
         sign = match.group(2) or match.group(3) or match.group(4)

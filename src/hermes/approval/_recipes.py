@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from ._call import Call
-from ._lazy import Lazy
 
 if TYPE_CHECKING:
     from ._run import Interpreter

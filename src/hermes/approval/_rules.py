@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from hermes._lazy import Lazy
 from hermes.config import home, keep
 
 from . import _marks as marks
@@ -49,7 +50,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 # Of more words than these it is looked up whether any of them can be what a pattern says.
 FEW = 16
-_LITERAL = re.compile(r"(?<!\w)'(?:[^']|'')*'(?!\w)")
+_LITERAL = Lazy(r"(?<!\w)'(?:[^']|'')*'(?!\w)")
 
 
 class BadRule(ValueError):

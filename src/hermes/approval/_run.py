@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import _functions as functions
 from . import _loads as loads
 from . import _marks as marks
@@ -28,7 +30,6 @@ from ._decode import legible
 from ._environment import BUILDS
 from ._expand import Expander, matches
 from ._globs import among
-from ._lazy import Lazy
 from ._marks import BEFORE, REMOTE, SPLIT, UNKNOWN
 from ._nodes import constant, joined, leaves, many, quoted, stays, written
 from ._parser import Parser

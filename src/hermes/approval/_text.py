@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from ._lazy import Lazy
+from hermes._lazy import Lazy
 
 _CONTROL = Lazy(r"[\x00-\x08\x0b-\x0d\x0e-\x1f\x7f\x80-\x9f]")
 _INVISIBLE = Lazy(

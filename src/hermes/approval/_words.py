@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ._lazy import Lazy
+from hermes._lazy import Lazy
+
 from ._syntax import Arith, Lit, Part, Proc, Redirect, Seq, Span, Sub, Unparsable, Var, Word
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class WordReader:
             raise Unparsable(f"unexpected {self.text[self.pos]!r}", self.pos)
         return word
 
-    def compose(self, chunk: Lazy, closer: str) -> Word | None:
+    def compose(self, chunk: Lazy[str], closer: str) -> Word | None:
         """Read parts outside double quotes, up to ``closer`` or what ends a word."""
         text, start = self.text, self.pos
         parts: list[Part] = []

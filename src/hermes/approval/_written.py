@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from hermes._lazy import Lazy
+
 from . import _marks as marks
 from ._call import Call
-from ._lazy import Lazy
 from ._marks import UNKNOWN
 from ._options import apart
 from ._run import Interpreter

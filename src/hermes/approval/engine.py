@@ -14,6 +14,8 @@ from functools import partial
 
 import msgspec
 
+from hermes._lazy import Lazy
+
 from . import INTERPRETER, UNKNOWN, Decision, Program, Reason, Request, _text
 from . import _marks as marks
 from ._builtins import BUILTINS
@@ -23,7 +25,6 @@ from ._code import CODE
 from ._containers import CONTAINERS
 from ._effects import EFFECTS
 from ._inline import Inline
-from ._lazy import Lazy
 from ._loads import looked_for
 from ._paths import Classes, normal, on_disk
 from ._policy import Finding, Policy

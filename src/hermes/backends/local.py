@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import socket
 import struct
@@ -180,6 +179,8 @@ class LocalBackend(Backend):
                     break
                 time.sleep(0.005)
         left = []
+        import shutil
+
         for path in (run_dir, state_dir if keep_files else os.path.dirname(state_dir)):
             shutil.rmtree(path, ignore_errors=True)
             if os.path.lexists(path):
@@ -192,6 +193,8 @@ class LocalBackend(Backend):
 
 
 def _find_shell() -> str | None:
+    import shutil
+
     return shutil.which("bash") or shutil.which("sh")
 
 

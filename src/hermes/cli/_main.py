@@ -1,24 +1,19 @@
-"""The root command: which modules hold the commands, global options, and how every failure is reported."""
+"""The root command: which modules hold the commands, and the global options."""
 
 from __future__ import annotations
 
 import importlib
-import io
 import os
-import signal
-import sys
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hermes.errors import HermesError, exit_code
-
 from . import _options as options
 from ._group import Group, UsageError
-from ._options import Debug, Globals, Place, new_app
-from ._report import FAILED, report, say
+from ._options import Debug, Place, new_app
+from ._process import Globals, whole
+from ._report import FAILED, say
 
 if TYPE_CHECKING:
     from typer._click.core import Command, Context
@@ -143,71 +138,24 @@ def _on_terminal() -> bool:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code.
 
-    :param argv: None for that of this process, which then ends here: a thread that waits for a reader of our
-        output must not keep it
+    :param argv: None for that of this process, which then ends here
     """
-    if argv is None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        warnings.showwarning = _warned
-    settings = Globals(closed_stdin=_occupy())
-    if argv is None and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal of old cannot show
-    code = FAILED
+    return whole(lambda settings: _command(argv, settings), ends=argv is None)
+
+
+def _command(argv: Sequence[str] | None, settings: Globals) -> Any:
     try:
-        result = typer.main.get_command(app).main(
+        return typer.main.get_command(app).main(
             args=None if argv is None else list(argv),
             prog_name="hermes",
             standalone_mode=False,
             obj=settings,
         )
-        code = result if isinstance(result, int) else 0
     except UsageError as error:
         _usage(error)
-    except HermesError as error:
-        report(error, debug=settings.debug)
-        code = exit_code(error)
-    except (KeyboardInterrupt, typer.Abort):
-        code = 130
-    except BrokenPipeError:
-        code = 141
-    except SystemExit as error:
-        # click's own answer to a reader that has gone is 1, which says nothing.
-        gone = isinstance(error.__context__, BrokenPipeError)
-        code = 141 if gone else error.code if isinstance(error.code, int) else 0
-    except OSError as error:
-        report(_unwritten(error), debug=settings.debug)
-    except Exception as error:
-        report(error, debug=settings.debug)
-    code = _flush(code)
-    if "hermes.telemetry" in sys.modules:
-        sys.modules["hermes.telemetry"].flush()
-    if argv is None:
-        os._exit(code)
-    return code
-
-
-def _warned(message: Warning | str, *where: Any, **more: Any) -> None:
-    say(f"{message}.")
-
-
-def _occupy() -> bool:
-    """Open /dev/null on each standard descriptor that is closed; return whether stdin was.
-
-    The next file or socket would get its number otherwise, and what is meant for a reader of ours would be
-    written into it.
-    """
-    closed = []
-    for fd in (0, 1, 2):
-        try:
-            os.fstat(fd)
-        except OSError:
-            os.open(os.devnull, os.O_RDWR if fd else os.O_RDONLY)
-            closed.append(fd)
-    if sys.stdout is None:
-        sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
-    if sys.stderr is None:
-        sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
-    return 0 in closed
+        return FAILED
+    except typer.Abort:
+        return 130
 
 
 def _usage(error: Any) -> None:
@@ -217,23 +165,3 @@ def _usage(error: Any) -> None:
         usage = ctx.get_usage()
         say("       " + usage.replace("\n", "\n       "))
         say(f"       Try '{ctx.command_path} --help'.")
-
-
-def _flush(code: int) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError as error:
-            # The interpreter would complain at its end as well.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-            if isinstance(error, BrokenPipeError):
-                code = code or 141
-            elif not code:
-                code = FAILED
-                report(_unwritten(error), debug=False)
-    return code
-
-
-def _unwritten(error: OSError) -> HermesError:
-    what = str(error.filename or "the output could not be written")
-    return HermesError(f"{what}: {error.strerror or error}")

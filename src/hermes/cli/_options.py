@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -11,15 +10,7 @@ from hermes.backends import canonical
 from hermes.config import parse_duration, parse_size, parse_value
 
 from ._group import Group
-
-
-@dataclass
-class Globals:
-    """What was said before the command: ``hermes --sandbox B --debug COMMAND``."""
-
-    sandbox: str | None = None
-    debug: bool = False
-    closed_stdin: bool = False
+from ._process import Globals
 
 
 def new_app(**options: Any) -> typer.Typer:
@@ -221,8 +212,3 @@ Command = Annotated[
 
 # What follows the command is the command's own, options too.
 OWN_ARGUMENTS: dict[str, Any] = {"allow_interspersed_args": False}
-
-
-def shell_text(command: list[str]) -> str | list[str]:
-    """Return COMMAND as the library takes it: text for the shell, or an argv that it quotes."""
-    return command[0] if len(command) == 1 else command

@@ -8,15 +8,15 @@ import os
 import re
 import sys
 import zlib
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hermes import auto, backends
 from hermes.config import Config, home, load
 from hermes.errors import ConfigError
 
-from ._options import overrides
 from ._report import say
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ LOCAL_MEANS = (
 )
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(msgspec.Struct, frozen=True):
     """A place, and the sandbox in it that is meant. ``name`` is None for one that is made and destroyed.
 
     ``why_auto``: why ``auto`` stands for this place, when that was settled just now.
@@ -38,7 +37,7 @@ class Chosen:
     backend: str
     name: str | None
     workspace: str | None = None
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = msgspec.field(default_factory=dict)
     default_name: bool = False
     why_auto: str = ""
 
@@ -82,7 +81,12 @@ def choose(
         raise ConfigError("--rm and --name exclude each other", hint="A sandbox with a name is kept.")
     if here and workspace not in (None, "here"):
         raise ConfigError(f"--here and --workspace {workspace} exclude each other")
-    config = load({**overrides(settings), **({"network": network} if network else {})})
+    given: dict[str, Any] = {"network": network} if network else {}
+    if settings:
+        from ._options import overrides
+
+        given = {**overrides(settings), **given}
+    config = load(given)
     backend, host = backends.split(place or config.sandbox or "auto")
     why = ""
     if backend == "auto":

@@ -1,4 +1,5 @@
-"""What is asked for so often that it has to be answered at once: the version, the help, the configured place.
+"""What is asked for so often that it has to be answered at once: the version, the help, the configured place,
+and ``exec`` with the options that most calls have, which are read here without typer.
 
 Nothing is decided here that is not decided elsewhere: where there is any doubt None is returned, and the
 whole command line answers. Only what the interpreter has loaded already may be imported at module level.
@@ -16,10 +17,32 @@ VARIABLES = """
     DAYTONA_API_URL DAYTONA_TARGET DAYTONA_ORGANIZATION_ID
     VERCEL_TEAM_ID VERCEL_PROJECT_ID HERMES_VERCEL_API_URL
 """
+FLAGS = {
+    "--rm": "rm",
+    "--here": "here",
+    "--stdin": "stdin",
+    "--json": "json",
+    "--yes": "yes",
+    "-y": "yes",
+    "--quiet": "quiet",
+    "-q": "quiet",
+}
+VALUES = {
+    "--sandbox": "sandbox",
+    "--name": "name",
+    "--workspace": "workspace",
+    "--session": "session",
+    "--cwd": "cwd",
+    "--timeout": "timeout",
+}
+"""Options of ``exec`` that are read here, without a value and with one: what each is called in the code."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
+
+    from ._process import Globals
 
 
 def quick(argv: "Sequence[str]") -> "int | None":
@@ -38,6 +61,9 @@ def quick(argv: "Sequence[str]") -> "int | None":
             if found is None:
                 return None
             text = found
+        case ["exec", *words]:
+            given = options(words)
+            return None if given is None else _exec(given)
         case ["config", "get", "sandbox"]:
             place = _place()
             if place is None:
@@ -51,6 +77,56 @@ def quick(argv: "Sequence[str]") -> "int | None":
     except (OSError, ValueError, AttributeError):
         return None  # the whole command line knows what to do about it
     return 0
+
+
+def options(words: "list[str]") -> "dict[str, Any] | None":
+    """Return what these words ask ``exec`` for, the command too; None where any of them is not simple."""
+    given: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            given["command"] = list(rest)
+            break
+        if not word.startswith("-"):
+            given["command"] = [word, *rest]
+            break
+        option, equals, value = word.partition("=")
+        key = VALUES.get(option)
+        if key is not None:
+            if not equals:
+                value = next(rest, "")
+            if not value or key in given or value.startswith("-"):
+                return None
+            given[key] = value
+        elif word in FLAGS:
+            given[FLAGS[word]] = True
+        else:
+            return None
+    if not given.get("command"):
+        return None
+    if "timeout" in given:
+        from hermes.config import parse_duration
+
+        try:
+            given["timeout"] = parse_duration(given["timeout"])
+        except ValueError:
+            return None
+    return given
+
+
+def _exec(given: "dict[str, Any]") -> int:
+    from ._process import whole
+
+    def work(settings: "Globals") -> int:
+        from hermes.backends import canonical
+
+        from ._exec import execute
+
+        place = given.pop("sandbox", None)
+        settings.sandbox = canonical(place) if place else None
+        return execute(settings, **given)
+
+    return whole(work, ends=True)
 
 
 def _help() -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -23,6 +22,11 @@ T = TypeVar("T")
 
 STOP_SECONDS = 10.0  # for the sandbox to confirm that the command was told to end
 LAST_WORDS = 2.0  # for its last output to be taken
+
+
+def shell_text(command: list[str]) -> str | list[str]:
+    """Return COMMAND as the library takes it: text for the shell, or an argv that it quotes."""
+    return command[0] if len(command) == 1 else command
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -180,7 +184,7 @@ async def own_shell(box: Sandbox) -> AsyncIterator[str]:
     except HermesError as error:
         if error.code != "state_busy":
             raise
-        box._session = f"model-{secrets.token_hex(4)}"
+        box._session = f"model-{os.urandom(4).hex()}"
     try:
         yield next((one.cwd for one in await box.sessions() if one.name == box._session), box.cwd)
     finally:

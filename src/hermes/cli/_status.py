@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -50,6 +49,7 @@ def working(line: str) -> Iterator[None]:
 def status_line(*, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Yield what takes lines of progress. On a terminal the last one stays in sight until the end."""
     if not quiet and is_screen():
+        import shutil
 
         def change(line: str) -> None:
             if _held:

@@ -17,7 +17,7 @@ from . import _options as options
 from ._ask import asker
 from ._place import Chosen, choose
 from ._report import put, report, say
-from ._run import opened, run
+from ._run import opened, run, shell_text
 from ._streams import Output, OutputClosed
 from ._text import age, print_json, size, table
 
@@ -139,7 +139,7 @@ def start(
         recreate=recreate,
         settings=settings,
     )
-    text, variables = options.shell_text(command), options.environment(env)
+    text, variables = shell_text(command), options.environment(env)
 
     async def work() -> str:
         async with opened(chosen, quiet=quiet, on_approval=asker(yes=yes)) as box:

@@ -12,7 +12,7 @@ from . import _options as options
 from ._ask import asker
 from ._place import Chosen, choose
 from ._report import say
-from ._run import opened, run
+from ._run import opened, run, shell_text
 
 if TYPE_CHECKING:
     from hermes.pty import Pty
@@ -95,7 +95,7 @@ async def interact(
     async with opened(chosen, create=create, quiet=quiet, on_approval=asker(yes=yes)) as box:
         rows, cols = terminal_size()
         pty = await box.pty(
-            options.shell_text(command) if command else None,
+            shell_text(command) if command else None,
             rows=rows,
             cols=cols,
             cwd=cwd,

@@ -7,6 +7,7 @@ import re
 import stat
 from collections.abc import Collection, Iterable
 
+from hermes._lazy import Lazy
 from hermes.errors import ConfigError
 
 from ._units import home
@@ -16,9 +17,9 @@ __all__ = ["PASSWORD", "Secret", "at_once", "dotenv", "environment", "sudo_passw
 PASSWORD = "HERMES_SUDO_PASSWORD"
 MAX_PASSWORD = 1023  # bytes; sudo takes no longer one
 
-_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
-_SINGLE = re.compile(r"'((?:[^'\\]|\\.)*)'\s*(?:#.*)?")
-_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
+_LINE = Lazy(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
+_SINGLE = Lazy(r"'((?:[^'\\]|\\.)*)'\s*(?:#.*)?")
+_DOUBLE = Lazy(r'"((?:[^"\\]|\\.)*)"\s*(?:#.*)?')
 
 
 class Secret(str):
@@ -33,7 +34,7 @@ class Secret(str):
 _withheld = {PASSWORD}
 # What a shell, the loader of programs and hermes's own programs go by is no secret, and another value of this
 # machine's would break them there, or its absence here.
-_STEERING = re.compile(
+_STEERING = Lazy(
     r"(PATH|HOME|USER|LOGNAME|SHELL|PWD|OLDPWD|SHLVL|TMPDIR|IFS|ENV|CDPATH|PS4|PROMPT_COMMAND|SHELLOPTS"
     r"|GLOBIGNORE|UID|EUID|PPID|_|(LD_|DYLD_|BASH).*)"
 )

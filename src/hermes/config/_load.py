@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import copy
+import functools
 import os
-import re
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from hermes._lazy import Lazy
 from hermes.errors import ConfigError
 
 from . import _project
@@ -126,7 +127,7 @@ class Sources(NamedTuple):
 _NOTHING = object()
 IMAGE_FROM = ("image", "dockerfile", "devcontainer")
 """The settings of docker of which there can be one: the strongest layer that has one decides."""
-_HALF = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+_HALF = Lazy("[\ud800-\udc7f\udd00-\udfff]")
 
 
 def load(overrides: Mapping[str, Any] | None = None) -> Config:
@@ -300,6 +301,7 @@ def _outrank(base: dict[str, Any], over: Mapping[str, Any]) -> None:
             base.get("docker", {}).pop(key, None)
 
 
+@functools.cache
 def _hints(kind: type[msgspec.Struct]) -> dict[str, Any]:
     return {k: v for k, v in get_type_hints(kind, include_extras=True).items() if k not in NOT_SETTINGS}
 

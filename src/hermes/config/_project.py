@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from hermes._lazy import Lazy
 from hermes.errors import ConfigError
 
 from ._schema import IMAGE, Config
@@ -35,7 +36,7 @@ TIGHTER_THAN = (None, "auto", "local", "jail", *CONTAINERS)
 SMALL = {"cpus": 1.0, "memory": float(1 << 30), "pids": 1024.0}
 """Limits below what a place has without one that the user set."""
 
-_RISKY = re.compile(
+_RISKY = Lazy(
     r'localEnv|\$\{env|"(?:\w*Command|\w+User|mounts|runArgs|workspaceMount|build|docker\w+|features|service|privileged|cap\w+|sec\w+)"'
 )
 

@@ -1,6 +1,7 @@
-"""What the configuration may say, with its defaults."""
+"""What the configuration may say, with its defaults.
 
-from __future__ import annotations
+Annotations are evaluated here, once: from their text msgspec would have to make them again in each process.
+"""
 
 from typing import Annotated, Any, Literal
 

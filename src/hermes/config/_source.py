@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -131,6 +130,8 @@ def keep_good(source: Source) -> None:
 
 
 def _put(target: Path, content: bytes) -> None:
+    import tempfile  # which takes its time, and this is done once for each text
+
     fd, draft = tempfile.mkstemp(dir=target.parent, prefix=".config-")
     with open(fd, "wb") as file:
         file.write(content)

@@ -10,14 +10,15 @@ import re
 from pathlib import Path
 from typing import Any
 
+from hermes._lazy import Lazy
 from hermes.errors import ConfigError
 
 MAX_DEPTH = 50
-_BRACKETS = re.compile(r"^\w|[\[{\]}]", re.MULTILINE)
+_BRACKETS = Lazy(r"^\w|[\[{\]}]", re.MULTILINE)
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SIZE_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.ASCII)
+_DURATION = Lazy(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)", re.ASCII)
+_SIZE = Lazy(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.ASCII)
 
 
 def _account() -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes._lazy import Lazy
 from hermes.config import Credentials, Secret, dotenv, home, withhold
 from hermes.errors import ConfigError
 
@@ -290,7 +291,7 @@ _LOOKS = (
     r"(?i)(token|credential|oauth|secret|service.?account|client_id|api.?key"
     r"|^id_\w+$|^auth\.json$|\.pem$|\.key$)"
 )
-_HOLDS = re.compile(rb'"(?:refresh_token|access_token|client_secret|private_key|id_token)"\s*:')
+_HOLDS = Lazy(rb'"(?:refresh_token|access_token|client_secret|private_key|id_token)"\s*:')
 
 
 def undeclared(settings: Credentials, folder: Path | None = None) -> list[str]:

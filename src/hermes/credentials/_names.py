@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from hermes._lazy import Lazy
 from hermes.config import CredentialFile, ungivable
 from hermes.errors import ConfigError
 
@@ -16,7 +16,7 @@ __all__ = ["OWN", "OWN_FOLDERS", "check_files", "check_name", "check_own", "chec
 
 OWN = frozenset({"config.yaml", ".env"})
 OWN_FOLDERS = frozenset({FOLDER, "skills", "dotfiles", "state", "sandboxes", "cache"})
-_DRAFT = re.compile(r"\.hermes-(?:new|\d+)$")  # what a file is called here and inside while it is written
+_DRAFT = Lazy(r"\.hermes-(?:new|\d+)$")  # what a file is called here and inside while it is written
 _LONGEST = 200  # bytes of a name, which gets more while it is written
 
 

@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from hermes._lazy import Lazy
+
 from ._views import CARRIED, SHORT, automaton, codes
 
 if TYPE_CHECKING:
@@ -27,11 +29,11 @@ _MARK = b"\x18"  # where something was; no code has it
 _BETWEEN = b"0123456789;:?\r\n"
 _USUAL = (b"\x1b[m", b"\x1b[K")
 _LEFT_OUT = _BETWEEN + _MARK + bytes(set(b"".join(_USUAL)))
-_OTHER = re.compile(rb"\x1b(?!\[[0-;?]*[mK])(?:\[[0-?]*[@-~]|%s)" % SHORT)
+_OTHER = Lazy(rb"\x1b(?!\[[0-;?]*[mK])(?:\[[0-?]*[@-~]|%s)" % SHORT)
 _LINK_ENDS = (b"\x1b]8;;\x1b\\", b"\x1b]8;;\x07")
 _BELL = b"\x07"
 # What a code may have of a value that it stands before.
-_SWALLOWED = re.compile(rb"\[?[0-?]*[ -/]*[0-~]")
+_SWALLOWED = Lazy(rb"\[?[0-?]*[ -/]*[0-~]")
 
 
 class _Core(NamedTuple):

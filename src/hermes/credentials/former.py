@@ -12,8 +12,8 @@ import binascii
 import contextlib
 import functools
 import hashlib
+import os
 import re
-import secrets
 import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from hermes._lazy import Lazy
 from hermes.config import keep
 
 from ._views import Found, automaton
@@ -36,11 +37,11 @@ MOST = 100  # of a file
 HEAD = 2
 FIRST = (0, 2, 3)  # of a group in base64, the first character that is the value's alone, by its shift
 
-_WITHIN = re.compile(rb"(?!%[0-9A-Fa-f]{2}).{0,2}[A-Za-z0-9]\Z", re.S)  # a word, but for the sign for another
-_NOT_OVER = re.compile(rb"\S*\Z")
-_BASE64 = re.compile(rb"[A-Za-z0-9+/_-]*")
+_WITHIN = Lazy(rb"(?!%[0-9A-Fa-f]{2}).{0,2}[A-Za-z0-9]\Z", re.S)  # a word, but for the sign for another
+_NOT_OVER = Lazy(rb"\S*\Z")
+_BASE64 = Lazy(rb"[A-Za-z0-9+/_-]*")
 _USUAL = bytes.maketrans(b"-_", b"+/")
-_READABLE = re.compile(rb"[ -~]*\Z")
+_READABLE = Lazy(rb"[ -~]*\Z")
 
 
 class _Trace(msgspec.Struct, frozen=True, array_like=True):
@@ -192,7 +193,7 @@ def learn(home: Path, values: Mapping[str, set[bytes]]) -> Former:
         kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
         key = bytes.fromhex(kept.key)
     except (OSError, ValueError):
-        kept, key = _Kept("", {}), secrets.token_bytes(16)
+        kept, key = _Kept("", {}), os.urandom(16)
         kept.key = key.hex()
     changed = False
     for name, some in values.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -83,6 +82,8 @@ def clear(folder: str) -> None:
     with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
+                import shutil
+
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:
                 os.unlink(entry.path)

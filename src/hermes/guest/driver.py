@@ -27,6 +27,7 @@ __h_t='HERMES_TASK=@MARK@.$((__h_task + 1)); __h_return "$__h_status"'
 __h_r='__h_status=$?; \builtin printf "R%s\0%s\0%s\0" "$((++__h_task))" "$__h_status" "$PWD" >"$__h_d/ctl"'
 # On lines of their own: what follows the report is parsed after it.
 __h_r+=$' || \\builtin exit "$__h_status"\n'
+__h_p=$'\\. "$__h_b" >"$__h_o" 2>"$__h_e"\n'"$__h_r$__h_t"
 __h_x=$'\\exec </dev/null || \\builtin :\n'
 __h_exit='__h_status=$?; \builtin eval "$__h_unset"; \builtin printf "C%s\0" "$PWD" >"$__h_d/ctl" || \builtin :;'
 __h_exit+=' \builtin eval "$__h_s" 2>/dev/null'
@@ -61,6 +62,8 @@ trap '\eval "$__h_exit"' EXIT
 DONE = '\\eval "$__h_r$__h_x$__h_s"\n'
 # The same without the dump, after a command that can have changed nothing of it.
 DONE_PLAIN = '\\eval "$__h_r$__h_t"\n'
+# Such a command and its report in one, where nothing else is to be said: a third of the bytes.
+PLAIN = '\\eval "$__h_p"\n'
 # A function, so that no trap on DEBUG writes in between; gone afterwards, since each would be dumped.
 BASH_JOBS = (
     '__h_jobs() { \\builtin printf J; \\builtin jobs -p; \\builtin printf "\\0"; }\n'
@@ -81,6 +84,7 @@ BASH_OPTIONS = re.compile(rb'^declare -\S+ (BASHOPTS|SHELLOPTS)="([\w:-]*)"$', r
 SH_ALIASES = b"\1\n"
 ERREXIT = re.compile(rb'^declare -\S+ SHELLOPTS="[^"]*\berrexit\b|^set -o errexit$', re.M)
 READ_ONLY = frozenset((b"login_shell", b"restricted_shell", b"interactive-comments"))
+XTRACE = re.compile(rb'^declare -\S+ SHELLOPTS="[^"]*\bxtrace\b', re.M)
 EXPORTED = re.compile(rb"^(?:declare -\w*x\w* |export )(\w+)(?==|$)", re.M)
 VARIABLE = re.compile(rb"^(?:declare -\S+ |export )?(\w+)(?==|$)", re.M)
 EXIT_TRAP = re.compile(rb"^trap -- '((?:[^']|'\\'')*)' EXIT\n?", re.M)
@@ -175,9 +179,10 @@ class State:
         """Return whether a command that runs only the programs of these *names* leaves all as it is here."""
         if self._own is None:
             self._own = set(FUNCTION.findall(self.dump))
-            # With an alias any word may be another, and a trap may run anything.
+            # With an alias any word may be another, and a trap may run anything; a trace counts the evals.
             first = self._first or self
             self._plain = b"\nalias " not in self.dump and self._traps() == first._traps()
+            self._plain = self._plain and not XTRACE.search(self.dump)
         return self._plain and not names & self._own
 
     def _traps(self) -> bytes:

@@ -24,6 +24,7 @@ from .driver import (
     DONE,
     DONE_PLAIN,
     OUR_FUNCTIONS,
+    PLAIN,
     REST,
     SH,
     SH_JOBS,
@@ -400,6 +401,8 @@ class Shell:
             before += "__h_return %d\n" % self.last
         stdin = '<"$__h_d/i" ' if task.input is not None else ""  # else the shell's own: /dev/null
         stderr = "&1" if task.merge else '"$__h_e"'
+        if self._plain and not (before or after or task.merge or task.input is not None):
+            return PLAIN
         done = DONE_PLAIN if self._plain else DONE
         return '%s%s\\. "$__h_b" %s>"$__h_o" 2>%s\n%s%s' % (
             before, prefix, stdin, stderr, done, after

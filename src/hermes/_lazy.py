@@ -1,32 +1,32 @@
 """Regular expressions that are compiled when they are first used.
 
-The judge has a hundred of them, most commands need a dozen, and to compile them all would take longer than
-the rest of ``hermes exec true``.
+There are hundreds of them, most commands need a dozen, and to compile them all would take longer than the
+rest of ``hermes exec true``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, AnyStr, Generic
 
 __all__ = ["Lazy"]
 
 
-class Lazy:
+class Lazy(Generic[AnyStr]):
     """Stands for ``re.compile(pattern, flags)``."""
 
-    match: Callable[..., re.Match[str] | None]
-    fullmatch: Callable[..., re.Match[str] | None]
-    search: Callable[..., re.Match[str] | None]
-    finditer: Callable[..., Iterator[re.Match[str]]]
+    match: Callable[..., re.Match[AnyStr] | None]
+    fullmatch: Callable[..., re.Match[AnyStr] | None]
+    search: Callable[..., re.Match[AnyStr] | None]
+    finditer: Callable[..., Iterator[re.Match[AnyStr]]]
     findall: Callable[..., list[Any]]
     split: Callable[..., list[Any]]
-    sub: Callable[..., str]
-    subn: Callable[..., tuple[str, int]]
+    sub: Callable[..., AnyStr]
+    subn: Callable[..., tuple[AnyStr, int]]
 
-    def __init__(self, pattern: str, flags: int = 0) -> None:
-        self._given = pattern, flags
+    def __init__(self, pattern: AnyStr, flags: int = 0) -> None:
+        self._given: tuple[AnyStr, int] = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
         if name not in Lazy.__annotations__:

@@ -1,0 +1,171 @@
+"""Running one command as if it ran here: what ``hermes exec`` does once its command line was read.
+
+It is imported on each run, and without typer: see ``_quick``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+from hermes._json import error_object, result_object
+from hermes.errors import HermesError, exit_code
+
+from ._ask import asker
+from ._place import Chosen, choose
+from ._process import Globals
+from ._report import report, say
+from ._run import STOP_SECONDS, Signals, opened, run, shell_text, stop_runs
+from ._streams import Output, OutputClosed, check_readable, chunks
+
+
+def execute(
+    globals_: Globals,
+    command: list[str],
+    *,
+    name: str | None = None,
+    rm: bool = False,
+    keep: bool = False,
+    workspace: str | None = None,
+    here: bool = False,
+    image: str | None = None,
+    network: str | None = None,
+    gpu: str | None = None,
+    recreate: bool = False,
+    budget: str | None = None,
+    settings: list[str] | None = None,
+    session: str | None = None,
+    cwd: str | None = None,
+    env: dict[str, str] | None = None,
+    timeout: float | None = None,
+    stdin: bool = False,
+    json: bool = False,
+    max_output: int | None = None,
+    yes: bool = False,
+    quiet: bool = False,
+) -> int:
+    """Run a command in the sandbox that the options mean, and return the exit code.
+
+    :param command: one is text for the shell, several are a program and its arguments
+    :param settings: ``KEY=VALUE``, which override the configuration
+    :raises HermesError: it could not be run, and *json* is not asked for
+    """
+    given = {
+        "timeout": timeout,
+        "env": env or {},
+        "session": session,
+        "cwd": cwd,
+        "max_output": max_output,
+    }
+    text = shell_text(command)
+    chosen: Chosen | None = None
+    try:
+        if stdin:
+            check_readable(0, closed=globals_.closed_stdin)
+        chosen = choose(
+            globals_.sandbox,
+            name=name,
+            unnamed=rm,
+            workspace=workspace,
+            here=here,
+            image=image,
+            network=network,
+            gpu=gpu,
+            recreate=recreate,
+            settings=settings,
+            budget=budget,
+            session=session,
+            alone=True,
+        )
+        once = session is None and not keep
+        return run(_exec(chosen, text, given, once=once, stdin=stdin, as_json=json, quiet=quiet, yes=yes))
+    except OutputClosed:
+        return 141
+    except HermesError as error:
+        if not json:
+            raise
+        if globals_.debug:
+            report(error, debug=True)
+        backend, sandbox = (chosen.backend, chosen.name) if chosen is not None else (None, None)
+        _print(error_object(error, backend=backend, sandbox=sandbox, session=session))
+        return exit_code(error)
+
+
+async def _exec(
+    chosen: Chosen,
+    command: str | list[str],
+    given: dict[str, Any],
+    *,
+    once: bool,
+    stdin: bool,
+    as_json: bool,
+    quiet: bool,
+    yes: bool,
+) -> int:
+    output = Output()
+    boxes = []
+
+    async def work() -> Any:
+        async with opened(chosen, quiet=quiet, once=once, on_approval=asker(yes=yes)) as box:
+            boxes.append(box)
+            return await _call(box, command, given, output, stdin=stdin, live=not as_json)
+
+    async def stop() -> bool:
+        return bool(boxes) and await stop_runs(boxes[0])
+
+    with Signals() as signals:
+        result = await signals.supervise(work(), stop)
+        if result is None:
+            return 128 + (signals.number or 0)
+        code: int = result.exit_code
+        if signals.number is not None and code == 130:
+            code = 128 + signals.number
+        if as_json:
+            where = {"backend": chosen.backend, "sandbox": boxes[0].name, "session": given["session"]}
+            _print(result_object(result, code, **where))
+        elif result.out_of_memory:
+            say("the command ran out of memory: the limit is limits.memory.")
+        elif result.timed_out:
+            say(f"the command was ended after {result.duration:.3g} s, its time limit.")
+        elif result.spill is not None and not result.spill.complete:
+            say(f"all of the output was printed; its file in the sandbox is not whole: {result.spill.note}")
+        if result.redacted and not (as_json or quiet):
+            what = "a secret was" if result.redacted == 1 else f"{result.redacted} secrets were"
+            say(f"{what} taken out of the output; --set credentials.redact=off shows all of it.")
+        return code
+
+
+async def _call(
+    box: Any, command: str | list[str], given: dict[str, Any], output: Output, *, stdin: bool, live: bool
+) -> Any:
+    given = dict(given)
+    if stdin:
+        given["stdin"] = chunks(0)
+    if live:
+
+        async def pass_on(fd: int, data: bytes) -> None:
+            try:
+                await output.write(fd, data)
+            except (OutputClosed, HermesError):
+                # It must have ended before we leave: nobody would end a command that nobody waits for.
+                with contextlib.suppress(HermesError, TimeoutError):
+                    async with asyncio.timeout(STOP_SECONDS):
+                        await stop_runs(box)
+                raise
+
+        given["on_output"] = lambda data: pass_on(1, data)
+        given["on_stderr"] = lambda data: pass_on(2, data)
+    if given["session"] is None:
+        del given["session"]
+        return await box.exec(command, **given)
+    return await box.run(command, **given)
+
+
+def _print(found: dict[str, Any]) -> None:
+    import json
+    import sys
+
+    sys.stdout.flush()
+    data = json.dumps(found, ensure_ascii=False) + "\n"
+    sys.stdout.buffer.write(data.encode("utf-8", "replace"))
