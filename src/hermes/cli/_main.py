@@ -152,6 +152,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     settings = Globals(closed_stdin=_occupy())
     if argv is None and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal of old cannot show
+    try:
+        code = _flush(_call(argv, settings))
+        if "hermes.telemetry" in sys.modules:
+            sys.modules["hermes.telemetry"].flush()
+    except KeyboardInterrupt:  # while the outcome of it was told
+        code = 130
+    if argv is None:
+        os._exit(code)
+    return code
+
+
+def _call(argv: Sequence[str] | None, settings: Globals) -> int:
+    """Run the command, say what went wrong, and return the exit code."""
     code = FAILED
     try:
         result = typer.main.get_command(app).main(
@@ -178,11 +191,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         report(_unwritten(error), debug=settings.debug)
     except Exception as error:
         report(error, debug=settings.debug)
-    code = _flush(code)
-    if "hermes.telemetry" in sys.modules:
-        sys.modules["hermes.telemetry"].flush()
-    if argv is None:
-        os._exit(code)
     return code
 
 
