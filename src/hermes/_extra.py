@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import sys
 from collections.abc import Iterator
 from typing import Any
 
 from .errors import ConfigError
 
-__all__ = ["needs"]
+__all__ = ["needs", "pip_install"]
+
+
+def pip_install(extra: str) -> str:
+    """Return the command that installs an extra beside this hermes.
+
+    ``pip`` on ``PATH`` may be another Python's, or not be there: then this interpreter's own is named.
+    """
+    import shlex
+    import shutil
+
+    found = shutil.which("pip")
+    ours = found is not None and os.path.dirname(os.path.abspath(found)) == os.path.dirname(sys.executable)
+    pip = "pip" if ours else f"{shlex.quote(sys.executable)} -m pip"
+    return f"{pip} install 'hermes-places[{extra}]'"
 
 
 @contextlib.contextmanager
@@ -35,6 +51,6 @@ def needs(
         raise ConfigError(
             f"{what} needs a package that is not installed: {error.name or error}{outcome}",
             code="extra_missing",
-            hint=f"Install it with: pip install 'hermes-places[{extra}]'" + (f". {hint}" if hint else ""),
+            hint=f"Install it with: {pip_install(extra)}" + (f". {hint}" if hint else ""),
             context=context,
         ) from error

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ._extra import pip_install
 from .errors import HermesError, Refused
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def tracer(box: Sandbox) -> Tracer | None:
         if box._config.telemetry.enabled:
             warnings.warn(
                 "telemetry.enabled is true, but opentelemetry-api is not installed, so there are no spans: "
-                "pip install 'hermes-places[otel]'",
+                f"{pip_install('otel')}",
                 stacklevel=1,
             )
         return None

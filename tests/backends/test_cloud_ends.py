@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -167,6 +168,25 @@ def test_a_single_command_leaves_nothing_that_costs_money(cloud: Cloud) -> None:
     for more in ((), ("--set", "persistent=true", "--name", "other")):
         args = ("exec", "--name", "mine", *more, "true")
         assert "ends with its files" not in command(cloud, "--sandbox", cloud[0], *args).stderr
+
+
+@each
+def test_ctrl_c_ends_the_command_and_what_costs_money(cloud: Cloud) -> None:
+    """The SDKs take no signal over: Daytona's did."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hermes", "--sandbox", cloud[0], "exec", "echo begun; sleep 100; echo never"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, ""), said
+    assert "was ended with its files" in said and "Traceback" not in said
+    assert not alive(cloud)
 
 
 @each

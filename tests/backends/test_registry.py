@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes import backends
+from hermes._extra import pip_install
 from hermes.backends import Entry
 from hermes.errors import ConfigError
 
@@ -87,6 +88,22 @@ def test_a_broken_third_party(install: Install, point: str, module: str, says: s
         backends.load("mars")
 
 
+def test_the_pip_that_is_named_is_the_one_of_this_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    beside = tmp_path / "with space"
+    for folder in (beside, tmp_path / "other"):
+        folder.mkdir()
+        (folder / "pip").write_text("#!/bin/sh\n")
+        (folder / "pip").chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(beside / "python"))
+    monkeypatch.setenv("PATH", str(beside))
+    assert pip_install("moon") == "pip install 'hermes-places[moon]'"
+    for path in (tmp_path / "other", tmp_path / "none"):
+        monkeypatch.setenv("PATH", str(path))
+        assert pip_install("moon") == f"'{beside}/python' -m pip install 'hermes-places[moon]'"
+
+
 def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(backends.TABLE, "moon", Entry("local", "LocalBackend", "moon"))
 
@@ -99,7 +116,7 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
     assert caught.value.code == "extra_missing"
     assert str(caught.value) == (
         "the moon backend needs a package that is not installed: moonsdk.client. "
-        "Install it with: pip install 'hermes-places[moon]'"
+        f"Install it with: {pip_install('moon')}"
     )
 
 

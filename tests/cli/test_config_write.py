@@ -118,6 +118,18 @@ def test_a_secret_goes_to_env_and_is_never_shown(cli: Cli) -> None:
     assert cli.out("config", "get", "OPENAI_API_KEY") == "not set\n"
 
 
+def test_the_key_of_the_model_is_named_as_it_is_kept_and_offered_to_no_sandbox(cli: Cli) -> None:
+    cli.out("config", "set", "model.name", "anthropic:x")
+    for words in (("model.api_key", "hush-hush"), ("model.api_key=hush-hush",)):
+        refused = said(cli("config", "set", *words))
+        assert "ANTHROPIC_API_KEY is a secret" in refused and "config set ANTHROPIC_API_KEY" in refused
+    done = cli("config", "set", "model.api_key", input=b"hush-hush\n")
+    assert done.returncode == 0
+    assert (cli.home / ".env").read_text() == "ANTHROPIC_API_KEY=hush-hush\n"
+    assert "credentials.env" not in said(done)
+    assert "credentials.env '[OTHER_TOKEN]'" in said(cli("config", "set", "OTHER_TOKEN", input=b"x\n"))
+
+
 def test_a_secret_is_asked_for_without_an_echo(cli: Cli) -> None:
     screen = Terminal([*HERMES, "config", "set", "daytona.api_key"], cli)
     try:

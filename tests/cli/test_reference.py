@@ -39,6 +39,11 @@ def commands(command: Any, path: str) -> list[tuple[str, str]]:
     ]
 
 
+def test_what_a_group_says_of_its_commands_is_not_cut_off() -> None:
+    lines = _reference.page().splitlines()
+    assert not [line for line in lines if line.startswith("  ") and line.rstrip().endswith("...")]
+
+
 def test_every_command_has_an_example_of_its_own() -> None:
     found = commands(typer.main.get_command(app), "hermes")
     assert len(found) > 30

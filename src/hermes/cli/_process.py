@@ -37,6 +37,19 @@ def whole(work: Callable[[Globals], Any], *, ends: bool) -> int:
     settings = Globals(closed_stdin=_occupy())
     if ends and isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")  # what a terminal of old cannot show
+    try:
+        code = _flush(_done(work, settings))
+        if "hermes.telemetry" in sys.modules:
+            sys.modules["hermes.telemetry"].flush()
+    except KeyboardInterrupt:  # while the outcome of it was told
+        code = 130
+    if ends:
+        os._exit(code)
+    return code
+
+
+def _done(work: Callable[[Globals], Any], settings: Globals) -> int:
+    """Do the work, say what went wrong, and return the exit code."""
     code = FAILED
     try:
         result = work(settings)
@@ -56,11 +69,6 @@ def whole(work: Callable[[Globals], Any], *, ends: bool) -> int:
         report(_unwritten(error), debug=settings.debug)
     except Exception as error:
         report(error, debug=settings.debug)
-    code = _flush(code)
-    if "hermes.telemetry" in sys.modules:
-        sys.modules["hermes.telemetry"].flush()
-    if ends:
-        os._exit(code)
     return code
 
 

@@ -22,6 +22,7 @@ from ._text import plural
 State = Literal["running", "gone", "stopped", "starting", "unreachable", "stray"]
 CLOUDS = ("modal", "daytona", "vercel")
 LOOK_SECONDS = 12.0
+_SILENT = f"no answer within {LOOK_SECONDS:g} s"
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ async def strays(backend: str | None) -> tuple[list[Seen], list[str]]:
             async with asyncio.timeout(LOOK_SECONDS):
                 there = await kind.strays(config, await asyncio.to_thread(Store))
         except (HermesError, TimeoutError) as error:
-            problems.append(f"{name}: what runs there without a record here could not be asked for: {error}")
+            why = str(error) or _SILENT  # a TimeoutError says nothing
+            problems.append(f"{name}: what runs there without a record here could not be asked for: {why}")
             return
         for one in there:
             record = SandboxRecord(
@@ -132,7 +134,7 @@ async def _look(record: SandboxRecord, config: Config) -> Seen:
             state = await place.look(record.locator)
             lost = await place.lost() if state == "gone" else ""
     except TimeoutError:
-        return Seen(record, "unreachable", f"no answer within {LOOK_SECONDS:g} s", silent=True)
+        return Seen(record, "unreachable", _SILENT, silent=True)
     except HermesError as error:
         return Seen(record, "unreachable", str(error), silent=isinstance(error, Unreachable))
     return Seen(record, state, lost=lost)

@@ -157,9 +157,9 @@ def test(
     cwd: Directory = None,
     debug: options.Debug = False,
 ) -> int:
-    """Say whether a command would run on this machine now: rules, mode and grants.
+    """Say whether a command would run on this machine now.
 
-    The exit code is 0 when it would run unasked, and 121 otherwise.
+    Rules, mode and grants count. The exit code is 0 when it would run unasked, and 121 otherwise.
 
     Example: hermes approvals test 'rm -rf build'
     """

@@ -374,7 +374,7 @@ def _set_secret(name: str, value: str | None, *, quiet: bool) -> int:
     if not quiet:
         say(f"{name} is set, in {path}")
         known = _secrets.declared()
-        if name not in (*known, *_secrets.KNOWN.values(), _secrets.PASSWORD):
+        if name not in (*known, *_secrets.own()):
             every = ", ".join([*known, name])
             say(f"no sandbox has it; this declares it: hermes config set credentials.env '[{every}]'")
     return 0

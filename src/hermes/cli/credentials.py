@@ -108,7 +108,9 @@ def check(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Prove from inside a sandbox that it has what is declared, and nothing else of the environment.
+    """Prove that a sandbox has what is declared, and no more.
+
+    It is looked at from inside: nothing else of this machine's environment may be there.
 
     Example: hermes credentials check --sandbox docker
     """

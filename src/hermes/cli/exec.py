@@ -23,7 +23,10 @@ Stdin = Annotated[
     bool, typer.Option("--stdin", help="Pass our standard input on. Without it the command reads nothing.")
 ]
 Keep = Annotated[
-    bool, typer.Option("--keep", help="Let a sandbox that is billed by the second go on after the command.")
+    bool,
+    typer.Option(
+        "--keep", help="Let a sandbox that is billed by the second go on, until a command without it."
+    ),
 ]
 
 

@@ -79,8 +79,9 @@ def run_(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors.")] = False,
     debug: options.Debug = False,
 ) -> int:
-    """Run the commands of a file, and write a line of JSON for each that has ended.
+    """Run the commands of a file, each exactly once.
 
+    A line of JSON is written for each that has ended.
     The same command again goes on where it was: what has a result is not run again, what runs is waited for.
     After Ctrl-C what runs goes on without us; a second one within 3 seconds ends it.
 

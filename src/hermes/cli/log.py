@@ -157,7 +157,9 @@ def show(
     json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
-    """Show the commands of a session: when, how long, what became of them, what was decided.
+    """Show the commands of a session, and what became of them.
+
+    With each: when it ran, for how long, and what was decided.
 
     Who was asked, and said what, is in 'hermes approvals log'.
 

@@ -70,8 +70,17 @@ def declared() -> tuple[str, ...]:
         return ()
 
 
+def own() -> tuple[str, ...]:
+    """Return the variables that hermes itself reads, and commands in a sandbox have no need of."""
+    with contextlib.suppress(ConfigError):
+        return *KNOWN.values(), PASSWORD, key_variable(load().model)
+    return *KNOWN.values(), PASSWORD
+
+
 def like_a_secret(key: str) -> str | None:
     """Return the name of the variable for what is written like a setting and is likely a secret."""
+    if key in KNOWN or key == MODEL_KEY:
+        return secret_name(key)
     name = re.sub(r"[^A-Z0-9]+", "_", key.upper()).strip("_")
     return name if _NAME.fullmatch(name) and _WORDS.search(name) else None
 

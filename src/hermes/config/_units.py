@@ -88,7 +88,7 @@ def parse_duration(value: float | str) -> float:
     else:
         seconds = float(value)
     if not math.isfinite(seconds) or seconds < 0:
-        raise ValueError(f"'{value}' is not a duration: it must be 0 or more")
+        raise ValueError(f"'{value}' is not a duration: it must be finite, and 0 or more")
     return seconds
 
 

@@ -7,6 +7,7 @@ import importlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from hermes._extra import pip_install
 from hermes.config import Secret
 from hermes.errors import ConfigError
 
@@ -46,7 +47,7 @@ def _library() -> Any:
         raise ConfigError(
             "credentials.store is keyring, and the library for it is not installed; nothing was started",
             code="extra_missing",
-            hint="pip install 'hermes-places[keyring]'",
+            hint=f"Install it with: {pip_install('keyring')}",
         ) from None
 
 

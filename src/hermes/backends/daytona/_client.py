@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib
 import os
 import threading
+import types
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -68,6 +70,7 @@ def _open(config: Config) -> AsyncDaytona:
     from daytona import AsyncDaytona, DaytonaConfig
 
     module: Any = importlib.import_module("daytona._async.daytona")
+    _leave_ctrl_c_alone()
     settings = config.daytona
     given = credentials(config)
     given |= {"api_url": settings.api_url or API_URL, "target": settings.target, "otel_enabled": False}
@@ -86,6 +89,20 @@ def _open(config: Config) -> AsyncDaytona:
             return AsyncDaytona(DaytonaConfig(**given))
         finally:
             module.DaytonaEnvReader = before
+
+
+def _leave_ctrl_c_alone() -> None:
+    """Keep the SDK's listener for changes of state from taking SIGINT over.
+
+    It would cancel every task of the event loop at Ctrl-C, of the command line and of a program that uses the
+    library. The SDK has no option for that.
+    """
+    events: Any = importlib.import_module("daytona.internal.event_dispatcher")
+    with _constructing:
+        if not isinstance(events.socketio, types.ModuleType):
+            return  # it was done before
+        quiet = functools.partial(events.socketio.AsyncClient, handle_sigint=False)
+        events.socketio = types.SimpleNamespace(**vars(events.socketio) | {"AsyncClient": quiet})
 
 
 class Client:

