@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import pytest
 
 from hermes import backends
-from hermes.cli import _main, _records
+from hermes.cli import _main, _process, _records
 from hermes.config import Config
 
 
@@ -15,7 +15,7 @@ def test_ctrl_c_while_an_error_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: Any, **__: Any) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_main, "report", interrupted)
+    monkeypatch.setattr(_process, "report", interrupted)
     assert _main.main(["exec", "--sandbox", "nowhere", "true"]) == 130
 
 
