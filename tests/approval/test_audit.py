@@ -272,7 +272,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
 def test_redaction_takes_no_time_on_odd_text() -> None:
     import time
 
-    began = time.monotonic()
+    began = time.process_time()
     for text in (
         "-" * 50_000,
         "password" * 8_000,
@@ -282,4 +282,4 @@ def test_redaction_takes_no_time_on_odd_text() -> None:
         "sudo <<< " * 9_000,
     ):
         redact(text)
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5

@@ -102,6 +102,7 @@ LONG = {
     "aliases": "; ".join(f"alias a{number}=ls" for number in range(2_000)),
     "filters": " | ".join(f"grep a{number}" for number in range(2_900)),
     "substitutions in a row": "; ".join(f"echo $(ls {number})" for number in range(1_000)),
+    "directories": "; ".join(f"cd a{number}" for number in range(2_000)),
     "copies to a host": "rsync -a " + " ".join(f"a/b{number}" for number in range(5_900)) + " h:",
     "python calls": "python3 <<'E'\n" + "x = f(1)\nwith open('a') as f: print(f.read())\n" * 1_000 + "E",
     "wide letters": "echo " + "\uff41" * 50_000,

@@ -354,11 +354,11 @@ def test_what_is_in_everybodys_output_is_left_alone(value: str) -> None:
 
 def test_a_very_long_value_is_found_whole_and_by_its_parts() -> None:
     value = "".join(random.Random(3).choices("abcdefghijkXYZ0123456789_-", k=60_000))
-    began = time.monotonic()
+    began = time.process_time()
     scrub = of_values(value)
     assert scrubbed(value.encode(), scrub).replace(MARK, b"") == b""
     assert scrubbed(f"x {value[5000:20000]} y".encode(), scrub).count(MARK) >= 2
-    assert time.monotonic() - began < 10
+    assert time.process_time() - began < 10
     encoded = scrubbed(base64.b64encode(value.encode()), scrub)
     assert len(encoded.replace(MARK, b"")) < 200  # some characters where its parts meet
 

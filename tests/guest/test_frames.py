@@ -214,10 +214,10 @@ def test_many_small_pieces_are_not_quadratic() -> None:
 
     for codec in CODECS:
         data = codec.encode(2, 0, 1, 1, 0, bytes(300_000))
-        decoder, began = codec(), time.monotonic()
+        decoder, began = codec(), time.process_time()
         found = [frame for at in range(0, len(data), 3) for frame in decoder.feed(data[at : at + 3])]
         assert len(found) == 1
-        assert time.monotonic() - began < 5
+        assert time.process_time() - began < 5
 
 
 def run_boot(parts: list[bytes], early: int = 0) -> tuple[bytes, bytes]:

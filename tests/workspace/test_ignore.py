@@ -139,13 +139,13 @@ def test_our_own_parts_stay_here(tmp_path: Path) -> None:
 
 def test_patterns_cost_little(tmp_path: Path) -> None:
     """A pattern that would keep a regular expression busy for ever."""
-    started = time.monotonic()
+    started = time.process_time()
     name = "a" * 200
     make(
         tmp_path, {name: "", ".gitignore": "*a" * 60 + "b\n" + "**/a*/" * 30 + "b\n", "/".join("a" * 60): ""}
     )
     assert name in copied(tmp_path)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 @pytest.mark.parametrize("pattern", ["[", "[a", "a\\", "[[:foo:]]", "", "/", "!", "//", "[]", "[!]", "\\"])

@@ -124,6 +124,7 @@ def pwd(run: Interpreter, call: Call) -> str:
 
 
 def cd(run: Interpreter, call: Call) -> str:
+    run.count(2)  # the longer the way, the longer takes what follows
     state = run.state
     words = [one for one in call.argv[1:] if not re.fullmatch(r"-[LPe@]+|--", one)]
     if not words:

@@ -69,6 +69,7 @@ _AGENTS = frozenset(("ssh-agent", "gpg-agent"))
 _VERSIONED = Lazy(r"(?:python|pypy|perl|ruby|php)[\d.]+[tm]?")
 _BINARY = Lazy(r"(?:/usr)?(?:/local)?/s?bin/[\w.+-]+$")
 MAX_COMMANDS = 4000
+FORK = 4  # commands that take as long as a copy of the state
 MAX_WORDS = 16_000  # that commands are given, also those that are given to another by a wrapper
 MAX_COMPARED = 50_000
 MAX_FOUND = 300  # of one kind in a text, such as calls in code that run something
@@ -224,11 +225,11 @@ class Interpreter:
 
     def subshell(self, action: Callable[[], str], *, captured: bool | None = None) -> str:
         """Do something in a copy of the state."""
-        self.count()
+        self.count(FORK)
         return self.within(self.state.fork(), action, captured=captured)
 
     def _substitute(self, body: Seq, state: State, stdin: str | None = None) -> str:
-        self.count()
+        self.count(FORK)
         self.depth += 1
         if self.depth >= MAX_DEPTH:
             raise Unparsable("scripts are nested too deeply")
@@ -704,8 +705,8 @@ class Interpreter:
     # Commands
 
     def count(self, number: int = 1) -> None:
-        """Count what is run: a command that is written is one when it is read and one when it is judged, and
-        a subshell, a loop, or what follows ``||`` is one more.
+        """Count what is run: a command that is written is one when it is read and one when it is judged,
+        a loop, or what follows ``||``, is one more, and a subshell is four.
         """
         self.commands += number
         if self.commands > MAX_COMMANDS:
