@@ -16,13 +16,11 @@ __all__ = ["needs", "pip_install"]
 def pip_install(extra: str) -> str:
     """Return the command that installs an extra beside this hermes.
 
-    ``pip`` on ``PATH`` may be another Python's, or not be there: then this interpreter's own is named.
+    ``pip`` alone may be another Python's, unless the directory of this one comes first on ``PATH``.
     """
     import shlex
-    import shutil
 
-    found = shutil.which("pip")
-    ours = found is not None and os.path.dirname(os.path.abspath(found)) == os.path.dirname(sys.executable)
+    ours = os.environ.get("PATH", "").split(os.pathsep)[0] == os.path.dirname(sys.executable)
     pip = "pip" if ours else f"{shlex.quote(sys.executable)} -m pip"
     return f"{pip} install 'hermes-places[{extra}]'"
 

@@ -92,15 +92,11 @@ def test_the_pip_that_is_named_is_the_one_of_this_python(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     beside = tmp_path / "with space"
-    for folder in (beside, tmp_path / "other"):
-        folder.mkdir()
-        (folder / "pip").write_text("#!/bin/sh\n")
-        (folder / "pip").chmod(0o755)
     monkeypatch.setattr("sys.executable", str(beside / "python"))
-    monkeypatch.setenv("PATH", str(beside))
+    monkeypatch.setenv("PATH", f"{beside}:{tmp_path}")
     assert pip_install("moon") == "pip install 'hermes-places[moon]'"
-    for path in (tmp_path / "other", tmp_path / "none"):
-        monkeypatch.setenv("PATH", str(path))
+    for path in (f"{tmp_path}:{beside}", ""):
+        monkeypatch.setenv("PATH", path)
         assert pip_install("moon") == f"'{beside}/python' -m pip install 'hermes-places[moon]'"
 
 

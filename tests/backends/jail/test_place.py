@@ -255,6 +255,37 @@ async def test_on(open_box: Open, monkeypatch: pytest.MonkeyPatch, tool: str) ->
     await none_has(f"/proc/{pid}/ns/net")
 
 
+@pytest.mark.root_only
+@pytest.mark.parametrize("tool", ["slirp4netns", "pasta"])
+async def test_what_is_mounted_on_the_machine_stays(
+    open_box: Open, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tool: str
+) -> None:
+    """A program that leaves the files of the machine behind may take down what others mounted there."""
+    path = shutil.which(tool)
+    if path is None:
+        pytest.skip(f"no {tool}: scripts/parts start bwrap")
+    monkeypatch.setattr("hermes.backends.jail.program", lambda: path)
+    monkeypatch.setattr("hermes.backends.jail._channel.program", lambda: path)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    (shared / "below").touch()
+    await mount("--bind", str(shared), str(shared))
+    try:
+        await mount("--make-shared", str(shared))
+        await mount("--bind", "/dev/null", str(shared / "below"))
+        box = await open_box(network="on")
+        assert (await box.run("true")).exit_code == 0
+        await box.destroy()
+        assert await asyncio.to_thread(os.path.ismount, shared / "below")
+    finally:
+        await mount("--recursive", str(shared), program="umount")
+
+
+async def mount(*args: str, program: str = "mount") -> None:
+    process = await asyncio.create_subprocess_exec(program, *args)
+    assert await process.wait() == 0
+
+
 async def test_a_server_here_is_reached_over_the_network(
     open_box: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:

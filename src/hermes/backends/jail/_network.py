@@ -24,6 +24,7 @@ __all__ = ["PROGRAMS", "Network", "program"]
 PROGRAMS = ("slirp4netns", "pasta")
 READY_SECONDS = 10.0
 _OWNER = 0xB701  # NS_GET_USERNS: the user namespace that a network belongs to
+_PRIVATE = ("unshare", "--mount", "--propagation", "private")
 # In the background, so that it is nobody's child for long. The pipe closes when the jail is there no more.
 _UNTIL = """exec 3<&0 </dev/null; log=$1; shift
 ( "$@" 2>"$log" 3<&- & p=$!; read -r _ <&3; kill $p 2>/dev/null ) 2>/dev/null &
@@ -66,8 +67,10 @@ class Network:
         self._table = Path(f"/proc/{pid}/net/route")
         if os.path.basename(self._path) == "slirp4netns":
             words = [self._path, "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-seccomp"]
-            # An ordinary user's cannot: it would have to be root of two namespaces.
-            words += [] if os.geteuid() else ["--enable-sandbox"]
+            if os.geteuid() == 0:
+                # Its sandbox takes down what it leaves behind, and in mounts that are shared that would be the
+                # machine's. An ordinary user's has none: it would have to be root of two namespaces.
+                words = [*_PRIVATE, *words, "--enable-sandbox"]
             words += [f"--userns-path={user}", "--netns-type=path", network, "tap0"]
         else:
             words = [self._path, "--foreground", "--config-net", "--no-map-gw", "--dns-forward", NAMESERVER]
