@@ -68,8 +68,8 @@ class Network:
         if os.path.basename(self._path) == "slirp4netns":
             words = [self._path, "--configure", "--mtu=65520", "--disable-host-loopback", "--enable-seccomp"]
             if os.geteuid() == 0:
-                # Its sandbox takes down what it leaves behind, and in mounts that are shared that would be the
-                # machine's. An ordinary user's has none: it would have to be root of two namespaces.
+                # Its sandbox takes down what it leaves behind: in mounts that are shared, the machine's.
+                # An ordinary user's has none: it would have to be root of two namespaces.
                 words = [*_PRIVATE, *words, "--enable-sandbox"]
             words += [f"--userns-path={user}", "--netns-type=path", network, "tap0"]
         else:
