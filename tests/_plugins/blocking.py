@@ -26,7 +26,7 @@ def detector(*, scanned: str = str(SOURCES)) -> Iterator[list[str]]:
 
     def note(self: blockbuster.BlockingError, *args: Any) -> None:
         init(self, *args)
-        noted.append(f"{self}\n" + "".join(traceback.format_stack()[:-2][-6:]))
+        noted.append(f"{self}\n" + "".join(traceback.format_stack()[:-2][-16:]))
 
     # A stand-in that only has the path: given the name, blockbuster would import hermes.
     module = ModuleType("scanned")

@@ -234,9 +234,9 @@ def test_ctrl_c_ends_the_command_first_and_then_the_turn(cli: Cli, model: Server
 
     model.play(script)
     process = cli.start("-q", "x")
-    assert eventually(lambda: running("4711"), 30)
+    assert eventually(lambda: running("4711"), 60)
     process.send_signal(signal.SIGINT)
-    assert eventually(lambda: running("4712"), 30)
+    assert eventually(lambda: running("4712"), 60)
     assert not running("4711")
     results = model.seen[1].results
     assert "begun" in results[0] and "the user interrupted this" in results[0]
@@ -244,7 +244,7 @@ def test_ctrl_c_ends_the_command_first_and_then_the_turn(cli: Cli, model: Server
     process.send_signal(signal.SIGINT)
     time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert b"the task was ended" in err
     assert eventually(lambda: not running("4712"))
@@ -257,9 +257,9 @@ def test_ctrl_c_while_the_model_thinks_ends_the_turn(cli: Cli, model: Server) ->
     pause = threading.Event()
     model.play([Say("let me think about it", pause=pause)])
     process = cli.start("-q", "x")
-    assert eventually(lambda: model.seen, 30)
+    assert eventually(lambda: model.seen, 60)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=60)
     pause.set()
     assert process.returncode == 130, err
 
@@ -267,9 +267,9 @@ def test_ctrl_c_while_the_model_thinks_ends_the_turn(cli: Cli, model: Server) ->
 def test_sigterm_ends_the_command_too(cli: Cli, model: Server) -> None:
     model.play([call("terminal", command="sleep 4713")])
     process = cli.start("-q", "x")
-    assert eventually(lambda: running("4713"), 30)
+    assert eventually(lambda: running("4713"), 60)
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 143
     assert eventually(lambda: not running("4713"))
 
@@ -378,7 +378,7 @@ def test_two_at_once_have_a_shell_each(cli: Cli, model: Server) -> None:
         model.play(script)
         first = subprocess.Popen([*HERMES, "--name", "both", "-q", "x"], stderr=subprocess.DEVNULL)
         try:
-            assert eventually(lambda: running("4743"), 30)
+            assert eventually(lambda: running("4743"), 60)
             assert cli.out("--name", "both", "-q", "x", **QUIET) == "done\n"
             assert first.poll() is None
         finally:
@@ -390,7 +390,7 @@ def test_two_at_once_have_a_shell_each(cli: Cli, model: Server) -> None:
 def test_what_a_killed_hermes_had_begun_is_not_begun_again(cli: Cli, model: Server) -> None:
     model.play([call("terminal", command="echo once >>times; sleep 4714")])
     process = cli.start("-q", "begin")
-    assert eventually(lambda: running("4714"), 30)
+    assert eventually(lambda: running("4714"), 60)
     process.kill()
     process.communicate()
     model.play([Say("I see")])
@@ -427,11 +427,11 @@ def test_two_do_not_go_on_with_the_same(cli: Cli, model: Server) -> None:
     cli.out("-q", "begin", **QUIET)
     model.play([call("terminal", command="sleep 4715")])
     process = cli.start("--continue", "-q", "x")
-    assert eventually(lambda: running("4715"), 30)
+    assert eventually(lambda: running("4715"), 60)
     done = cli("--continue", "-q", "y")
     assert done.returncode == 125 and b"is going on in another hermes" in done.stderr
     process.terminate()
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
 
 
 def test_a_conversation_that_is_too_long_gets_shorter(cli: Cli, model: Server) -> None:

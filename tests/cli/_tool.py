@@ -25,7 +25,7 @@ class Cli:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def __call__(
-        self, *args: str, cwd: Path | None = None, timeout: float = 30, **options: Any
+        self, *args: str, cwd: Path | None = None, timeout: float = 60, **options: Any
     ) -> subprocess.CompletedProcess[bytes]:
         options.setdefault("stdin", None if "input" in options else subprocess.DEVNULL)
         return subprocess.run(
@@ -55,7 +55,7 @@ class Cli:
             cwd=self.cwd,
             env=env,
             capture_output=True,
-            timeout=30,
+            timeout=60,
             check=False,
             **options,
         )

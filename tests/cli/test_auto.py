@@ -16,7 +16,7 @@ from cli._tool import Cli
 from hermes.config import load
 from hermes.state import Store
 
-TOOLS = ("bash", "sh", "env", "uname", "cat", "nsenter", "prlimit", "slirp4netns", "python3")
+TOOLS = ("bash", "sh", "env", "uname", "cat", "nsenter", "unshare", "prlimit", "slirp4netns", "python3")
 
 
 @pytest.fixture

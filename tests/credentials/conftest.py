@@ -127,6 +127,7 @@ async def open_in() -> AsyncIterator[Open]:
 def keep(path: Path, text: str | bytes, mode: int = 0o600) -> Path:
     """Put a file in place of one that may be there, as programs renew their tokens."""
     draft = path.with_name(f".{path.name}.new")
+    draft.touch(mode=0o600)  # hermes may look at it at any time
     draft.write_bytes(text if isinstance(text, bytes) else text.encode())
     draft.chmod(mode)
     draft.replace(path)
