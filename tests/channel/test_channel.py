@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
 import contextlib
 import hashlib
 import os
 import random
 import signal
+import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,6 +20,8 @@ import hermes
 from _transports import RelayBackend, TerminalBackend
 from hermes import backends
 from hermes.backends.local import LocalBackend
+from hermes.guest.dirs import SOCKET
+from hermes.testing.tools import eventually
 
 KINDS = {kind.name: kind for kind in (LocalBackend, RelayBackend, TerminalBackend)}
 
@@ -211,3 +215,30 @@ async def test_silence_is_noticed(box: hermes.Sandbox, monkeypatch: pytest.Monke
         assert (await box.run("echo back")).text == "back\n"
     finally:
         task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("said", "times"), [(b"x", 1), (b"1", 2), (b"0", 2), (b"10", 1), (b"GET / HTTP/1.1\r\n\r\n1", 1)]
+)
+async def test_descriptors_that_nobody_asked_for(box: hermes.Sandbox, said: bytes, times: int) -> None:
+    """Whatever else is sent along to the guest is closed, and it serves others."""
+    guest = box._channel.guest["pid"]
+
+    def descriptors() -> int:
+        return len(os.listdir(f"/proc/{guest}/fd"))
+
+    def send() -> None:
+        with socket.socket(socket.AF_UNIX) as sock, open(os.devnull) as null:
+            sock.connect(f"{box._channel.guest['run_dir']}/{SOCKET}")
+            rights = array.array("i", [null.fileno()] * 3)
+            for _ in range(times):
+                with contextlib.suppress(BrokenPipeError):  # it has hung up
+                    sock.sendmsg([said], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+            time.sleep(0.1)
+
+    await box.run("true")
+    before = await asyncio.to_thread(descriptors)
+    for _ in range(3):
+        await asyncio.to_thread(send)
+        assert (await box.run("echo served")).text == "served\n"
+    await eventually(lambda: asyncio.to_thread(lambda: descriptors() <= before))

@@ -4,6 +4,8 @@ import json
 import os
 import select
 import socket
+import stat
+import struct
 import sys
 from typing import Any, Dict, List, Optional
 
@@ -54,12 +56,17 @@ def serve(options: Dict[str, Any], peer: socket.socket, size: int, late: Optiona
             size = _write_late(late, data, size)
         announce(options)
         return
+    hands = bool(options.get("host")) and all(map(is_stream, (0, 1)))
+    if hands:
+        announce(options)  # before the guest can write there
+        hand_over(peer, 1)
     try:
         peer.sendall(options.get("greeting", "").encode("latin-1"))
     except OSError:
         pass  # which is found out below
-    announce(options)
-    by_guest = relay(peer, size, late)
+    if not hands:
+        announce(options)
+    by_guest = relay(peer, size, late, hands)
     if by_guest and options.get("host") and not any(map(os.path.lexists, own_dirs(options["id"]))):
         os._exit(NOTHING_LEFT)
 
@@ -92,14 +99,36 @@ def _write_late(late: int, data: Any, size: int) -> int:
     return size
 
 
-def relay(peer: socket.socket, size: int, late: Optional[int]) -> bool:
-    """Copy bytes between our stdio and the guest until either end closes; whether it was the guest's."""
+def is_stream(fd: int) -> bool:
+    """Return whether it is a pipe or a socket: no terminal and no file, which are others' too."""
+    kind = os.fstat(fd).st_mode
+    return stat.S_ISFIFO(kind) or stat.S_ISSOCK(kind)
+
+
+def hand_over(peer: socket.socket, fd: int) -> None:
+    """Have the guest itself read our stdin from here on, or write our stdout: a hop less for each command."""
+    right = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", fd))
+    try:
+        peer.sendmsg([b"%d" % fd], [right])
+    except OSError:
+        pass  # it has gone, which is found out where it is read from
+
+
+def relay(peer: socket.socket, size: int, late: Optional[int], hands: bool = False) -> bool:
+    """Copy bytes between our stdio and the guest until either end closes; whether it was the guest's.
+
+    With *hands* it has our stdout already, and gets our stdin after the first *size* bytes.
+    """
     there = peer.fileno()
     waiting = {0: there, there: 1}  # from: to
     poll = select.poll()
     for fd in waiting:
         poll.register(fd, select.POLLIN)
     while True:
+        if hands and not size:
+            hands = False
+            poll.unregister(0)
+            hand_over(peer, 0)
         for fd, _ in poll.poll():
             try:
                 data = os.read(fd, 1 << 18)
@@ -109,6 +138,8 @@ def relay(peer: socket.socket, size: int, late: Optional[int]) -> bool:
                     size = size - len(first) if late is None else _write_late(late, first, size)
                 while view:
                     view = view[os.write(waiting[fd], view) :]
+            except BlockingIOError:  # the guest's doing, where stdin and stdout are one socket
+                continue
             except OSError:
                 data = b""
             if not data:

@@ -7,6 +7,7 @@ import collections
 import os
 import platform
 import socket
+import struct
 import sys
 import time
 import traceback
@@ -39,9 +40,12 @@ from .link import Flow, Link
 from .loop import Loop, Timer
 from .memory import Kills
 from .proc import no_room
+from .relay import is_stream
 
 SILENCE = 90.0  # seconds without a byte after which a connection counts as dead; clients ping more often
 READ_SIZE = 1 << 18
+ONE_RIGHT = socket.CMSG_LEN(4)  # bytes of what sends one descriptor along
+CLOSE_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 FINISHED_KEPT = 100
 
 OPS: Dict[str, Callable[[Any, Any], None]] = {}
@@ -215,27 +219,66 @@ class Client:
 
 
 class Connection:
-    """One accepted socket. The first frame names the client."""
+    """One accepted socket. The first frame names the client.
+
+    A relay may send its stdin and its stdout through it, which are read and written then in its place.
+    """
 
     def __init__(self, guest: "Guest", sock: socket.socket) -> None:
         self.guest = guest
         self.sock = sock
-        self.fd = sock.fileno()
+        self.source = self.sink = sock.fileno()
+        self._relayed = True  # maybe: it is said at once
         self.client: Optional[Client] = None
         self.codec: Any = None
         self.heard = time.monotonic()
         self._blocked = False
         sock.setblocking(False)
         guest.connections.add(self)
-        guest.loop.add_reader(self.fd, self._readable)
+        guest.loop.add_reader(self.source, self._readable)
 
     def _readable(self) -> None:
+        rights: List[Any] = []
         try:
-            data = self.sock.recv(READ_SIZE)
+            if self._relayed:
+                data, rights, _, _ = self.sock.recvmsg(READ_SIZE, ONE_RIGHT, CLOSE_ON_EXEC)
+                self._relayed = bool(rights) or self.sink != self.sock.fileno()
+            else:
+                data = self.sock.recv(READ_SIZE)
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
             data = b""
+        if not rights:
+            self._received(data)
+            return
+        if data[:-1]:  # what was sent before
+            self._received(data[:-1])
+        self._take(data[-1:], struct.unpack("i", rights[0][2])[0])
+
+    def _take(self, which: bytes, fd: int) -> None:
+        """Read from, or write to, what a relay sent along."""
+        own = self.sock.fileno()
+        if own == -1 or not is_stream(fd) or (self.sink if which == b"1" else self.source) != own:
+            os.close(fd)
+            return
+        os.set_blocking(fd, False)
+        if which == b"1":
+            self.sink = fd
+        else:
+            self.source = fd
+            self.guest.loop.add_reader(fd, self._given)
+
+    def _given(self) -> None:
+        try:
+            data = os.read(self.source, READ_SIZE)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            data = b""
+        self._received(data)
+
+    def _received(self, data: bytes) -> None:
         if not data:
             self.close()
             return
@@ -291,7 +334,7 @@ class Connection:
         out: List[Any] = self.client.link.out
         try:
             while out:
-                size = self.sock.sendmsg(out[:16])
+                size = os.writev(self.sink, out[:16])
                 while size:
                     if size < len(out[0]):
                         out[0] = memoryview(out[0])[size:]
@@ -300,21 +343,25 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             if not self._blocked:
                 self._blocked = True
-                self.guest.loop.add_writer(self.fd, self.flush)
+                self.guest.loop.add_writer(self.sink, self.flush)
             return
         except OSError:
             # The client does not read any more, but what it sent before it left is still to be read.
             del out[:]
         if self._blocked:
             self._blocked = False
-            self.guest.loop.remove_writer(self.fd)
+            self.guest.loop.remove_writer(self.sink)
 
     def close(self) -> None:
         if self not in self.guest.connections:
             return
         self.guest.connections.discard(self)
-        self.guest.loop.remove_reader(self.fd)
-        self.guest.loop.remove_writer(self.fd)
+        own = self.sock.fileno()
+        for fd in {own, self.source, self.sink}:
+            self.guest.loop.remove_reader(fd)
+            self.guest.loop.remove_writer(fd)
+            if fd != own:
+                os.close(fd)
         self.sock.close()
         client = self.client
         if client is not None and client.connection is self:

@@ -175,6 +175,32 @@ def _is_guest(pid: int, box: hermes.Sandbox) -> bool:
     return numbers[-1] == str(box._channel.guest["pid"])
 
 
+async def test_a_command_does_not_pass_the_relay(own: Machine, open_on: Open) -> None:
+    """The guest has its stdin and stdout, and it is there for their end: killed, another takes its place."""
+    box = await open_on(own.host)
+    await box.run("x=kept")
+    strangers = own.strangers()
+    first = {pid for pid, line in strangers.items() if "python" in line and _parent(pid) not in strangers}
+    (relay,) = {pid for pid in first if not _is_guest(pid, box)}
+    os.kill(relay, signal.SIGSTOP)
+    try:
+        text = b"".join(b"%d\n" % line for line in range(50_000))
+        with stopwatch(20):
+            assert (
+                await box.run("cat; echo $x", stdin=text, max_output=len(text) + 10)
+            ).stdout == text + b"kept\n"
+        run = asyncio.create_task(box.run(COUNT))
+        await asyncio.sleep(1)
+    finally:
+        os.kill(relay, signal.SIGKILL)
+    await counted(box, run, bytearray(COUNTED))
+
+
+def _parent(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text("ascii", "replace").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("PPid:"))
+
+
 async def test_sshd_is_killed_in_mid_command(own: Machine, open_on: Open) -> None:
     """Its processes for the connection, not the one that listens; again and again."""
     box = await open_on(own.host)
